@@ -1,0 +1,437 @@
+"""The `tools` node: bring every open call of the thread to its one result."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from treadle.agent._decision import decision_in
+from treadle.agent._sync import background_loop
+from treadle.agent._texts import error_block
+from treadle.agent._turn import Turn, turn_of
+from treadle.errors import ToolInputError
+from treadle.event import ActingChunkEvent, PostActingEvent, PreActingEvent, Wish
+from treadle.graph import END, Command, NodeContext
+from treadle.graph._node import PauseSignal
+from treadle.graph._state import CallState
+from treadle.hook import ToolCall
+from treadle.journal._record import FinishedRecord, SettledRecord, StartedRecord
+from treadle.message import Msg, OutputBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from treadle.message._codec import as_msgs, to_jsonable
+from treadle.tool import Suspend, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from treadle.agent._react import ReActAgentBase
+
+CLEANUP_SECONDS = 5.0
+"""How long a cancelled tool may take to clean up before it is given up."""
+
+
+class ToolsNode:
+    """One task per open call, results in the order of the calls."""
+
+    name = "tools"
+    interruptible = False
+
+    async def run(self, context: NodeContext) -> Command:
+        """Settle what can be settled; pause for the rest."""
+        turn = turn_of(context.run)
+        batch = _Batch(turn, list(turn.history.pending.values()))
+        await batch.act()
+        if batch.wishes:
+            raise PauseSignal(batch.wishes)
+        return batch.command()
+
+
+class _Batch:
+    """The open calls of a thread, acted on together."""
+
+    def __init__(self, turn: Turn, calls: Sequence[ToolUseBlock]) -> None:
+        self.turn = turn
+        self.calls = calls
+        self.wishes: list[Wish] = []
+        self.updates: dict[str, dict[str, Any]] = {}
+        self.stopped = False
+        self.open = 0
+        self._errors: list[BaseException] = []
+
+    async def act(self) -> None:
+        """Run the calls beside each other, sequential ones and the finish call alone; then raise what a hook raised."""
+        finish = self.turn.output.name if self.turn.output else None
+        ordered = [call for call in self.calls if call.name != finish]
+        for group in self._groups(ordered):
+            await self._act_group(group)
+        for call in self.calls:
+            if call.name == finish and not self.wishes and not self._errors:
+                await self._act_group([call])
+        if self._errors:
+            raise self._errors[0]
+
+    def _groups(self, calls: Sequence[ToolUseBlock]) -> list[list[ToolUseBlock]]:
+        toolkit = self.turn.agent.toolkit
+        width = toolkit.max_parallel if toolkit.parallel else 1
+        groups: list[list[ToolUseBlock]] = []
+        alone = True
+        for call in calls:
+            tool = self.turn.tool(call.name)
+            sequential = tool is not None and tool.sequential
+            if alone or sequential or len(groups[-1]) >= width:
+                groups.append([])
+            groups[-1].append(call)
+            alone = sequential
+        return groups
+
+    async def _act_group(self, calls: list[ToolUseBlock]) -> None:
+        self.open = len(calls)
+        tasks = [asyncio.ensure_future(self._act_one(call)) for call in calls]
+        try:
+            await _all_done(tasks)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
+            self._give_up([call for call, task in zip(calls, tasks, strict=True) if not task.done()])
+            raise
+
+    def _give_up(self, calls: Sequence[ToolUseBlock]) -> None:
+        self.turn.abandoned.update(call.id for call in calls)
+
+    async def _act_one(self, call: ToolUseBlock) -> None:
+        acting = _Acting(self, call)
+        try:
+            wishes = await acting.settle()
+        except PauseSignal as signal:
+            wishes = signal.wishes
+        except Exception as error:
+            self._errors.append(error)
+            wishes = ()
+        finally:
+            self.open -= 1
+        self.wishes += wishes
+        if self.open and not wishes:
+            await self.turn.run.commit()
+
+    def command(self) -> Command:
+        """All calls have a result: fold them, and go on."""
+        turn, results = self.turn, [self._result(call) for call in self.calls]
+        update: dict[str, Any] = {}
+        notes = {key: value for call in self.calls for key, value in self.updates.get(call.id, {}).items()}
+        if notes:
+            update["state"] = notes
+        goto, reason = turn.again(), None
+        ending = next((result for result in results if (result.metadata or {}).get("ends_run")), None)
+        answer = self.answer()
+        if self.stopped:
+            goto, reason = END, "stopped"
+        if answer is not None:
+            update["answer"] = answer
+            goto, reason = END, "finished"
+        elif ending is not None:
+            content = ending.output if not isinstance(ending.output, str) else (TextBlock(text=ending.output),)
+            update["messages"] = [Msg.assistant(content, name=turn.agent.name)]
+            goto, reason = END, "finished"
+        return Command(update=update, goto=goto, reason=reason, calls=[call.id for call in self.calls])
+
+    def answer(self) -> Mapping[str, Any] | None:
+        """What a finish call gave as the final answer, if one was good."""
+        for call in self.calls:
+            known = self.turn.state.calls.get(call.id)
+            metadata = (as_result_block(known.result).metadata or {}) if known is not None and known.finished else {}
+            if metadata.get("finish"):
+                return metadata.get("input", call.input)
+        return None
+
+    def _result(self, call: ToolUseBlock) -> ToolResultBlock:
+        return as_result_block(self.turn.state.calls[call.id].result)
+
+
+class _Acting:
+    """One call on its way: PreActing, checks, approval, the tool, PostActing; each durable step recorded first."""
+
+    def __init__(self, batch: _Batch, call: ToolUseBlock) -> None:
+        self.batch = batch
+        self.turn = batch.turn
+        self.call = call
+        self.tool = self.turn.tool(call.name)
+        self.input: Mapping[str, Any] = call.input
+        self.arguments: dict[str, Any] = {}
+
+    @property
+    def known(self) -> CallState | None:
+        """What the journal says about this call."""
+        return self.turn.state.calls.get(self.call.id)
+
+    async def settle(self) -> Sequence[Wish]:
+        """Bring the call to its result, or say what is missing for that."""
+        known = self.known
+        if known is not None and known.settled:
+            return ()
+        if known is not None and known.finished:
+            await self._post(as_result_block(known.result))
+            return ()
+        wish = self._unknown(known) if known is not None else await self._prepare()
+        if isinstance(wish, Wish):
+            return (wish,)
+        result = wish if wish is not None else await self._run()
+        if isinstance(result, Wish):
+            return (result,)
+        await self._finish(result)
+        return ()
+
+    # Before the tool runs.
+
+    def _unknown(self, known: CallState) -> Wish | ToolResultBlock | None:
+        """The call was started and did not finish: run it again only if that is safe or somebody says so."""
+        self.input = known.input if known.input is not None else self.call.input
+        decided = self._decided()
+        if decided is not None:
+            return decided
+        waiting = self._open_wish("external")
+        if waiting is not None:
+            return waiting
+        decision, _ = decision_in(self.turn.state.answers.get(self.call.id))
+        safe = self.tool is not None and (self.tool.repeatable or self._is_below())
+        if decision == "retry" or safe:
+            return self._validate()
+        return self._wish("unknown", f"`{self.call.name}` was started, and it is not known how it ended.")
+
+    def _is_below(self) -> bool:
+        """Whether the call waits for answers of a sub-agent, which takes up its own thread again."""
+        prefix = f"{self.call.id}/"
+        state = self.turn.state
+        return any(str(wish["id"]).startswith(prefix) for wish in state.wishes) or any(
+            name.startswith(prefix) for name in state.answers
+        )
+
+    async def _prepare(self) -> Wish | ToolResultBlock | None:
+        """PreActing, checks, approval; None means: go."""
+        asked: str | None = None
+        if self.turn.watched(PreActingEvent):
+            event = PreActingEvent(
+                source=self.turn.run.source, call=self.call, input=self.call.input, state=self.turn.notes
+            )
+            event = await self.turn.fire(event)
+            self.input, asked = event.input, event.asked
+            self._keep(event.updates, stopped=False)
+            if event.answered is not None:
+                return event.answered
+            if event.stopped:
+                return Wish(id="stop", kind="breakpoint", reason=f"A hook stopped the run before `{self.call.name}`.")
+        return self._decided() or self._validate() or self._permitted(asked)
+
+    def _decided(self) -> ToolResultBlock | None:
+        """The result that somebody's decision gives the call without running it."""
+        decision, data = decision_in(self.turn.state.answers.get(self.call.id))
+        if decision == "edit":
+            self.input = data["input"]
+        elif decision == "reject":
+            why = f" {data['reason']}" if data.get("reason") else ""
+            return error_block(self.call, f"The call of `{self.call.name}` was rejected.{why}", "rejected")
+        elif decision == "result":
+            return as_result_block(
+                {
+                    "type": "tool_result",
+                    "id": self.call.id,
+                    "name": self.call.name,
+                    "output": data["output"],
+                    "status": data.get("status", "ok"),
+                }
+            )
+        return None
+
+    def _validate(self) -> ToolResultBlock | None:
+        call, turn = self.call, self.turn
+        if turn.output is not None and call.name == turn.output.name:
+            return self._finish_call()
+        if call.raw is not None and self.input is call.input:
+            return error_block(call, f"The arguments are not a JSON object: {_json_problem(call.raw)}")
+        if self.tool is None:
+            known = ", ".join(f"`{name}`" for name in turn.tool_names) or "none"
+            return error_block(call, f"There is no tool `{call.name}`. Available: {known}.")
+        if self.tool.external:
+            return None
+        try:
+            self.arguments = self.tool.validate(self.input)
+        except ToolInputError as error:
+            return error_block(call, str(error))
+        return None
+
+    def _finish_call(self) -> ToolResultBlock:
+        """Check the final answer; it ends the run only if it fits."""
+        output = self.turn.output
+        assert output is not None
+        if self.batch.answer() is not None:
+            return error_block(self.call, "The answer was given already.")
+        problem = (
+            f"The arguments are not a JSON object: {_json_problem(self.call.raw)}"
+            if self.call.raw is not None
+            else output.problem(self.input)
+        )
+        if problem is not None:
+            return error_block(self.call, problem)
+        metadata = {"finish": True} if self.input is self.call.input else {"finish": True, "input": dict(self.input)}
+        return ToolResultBlock(id=self.call.id, name=self.call.name, output="Done.", metadata=metadata)
+
+    def _permitted(self, asked: str | None) -> Wish | None:
+        tool = self.tool
+        assert tool is not None
+        if tool.external:
+            return self._wish("external", f"`{self.call.name}` is run outside.")
+        if asked is None and not tool.needs_approval(self.input):
+            return None
+        decision, data = decision_in(self.turn.state.answers.get(self.call.id))
+        if decision == "edit" or (decision == "approve" and data.get("input") == dict(self.input)):
+            return None
+        return self._wish("approval", asked or f"`{self.call.name}` needs approval.")
+
+    # The tool.
+
+    async def _run(self) -> ToolResultBlock | Wish:
+        run = self.turn.run
+        edited = None if self.input is self.call.input or self.input == self.call.input else dict(self.input)
+        run.record(StartedRecord(call=self.call.id, input=edited))
+        await run.commit()
+        agent = cast("ReActAgentBase", run.host)
+        assert self.tool is not None
+        context = self._context()
+        call = ToolCall(call=self.call, tool=self.tool, input=self.arguments, context=context)
+        try:
+            result = await agent._acting(call, run)  # pyright: ignore[reportPrivateUsage]
+        except Suspend as suspended:
+            return self._wish("external", suspended.reason or f"`{self.call.name}` waits for its result from outside.")
+        except asyncio.CancelledError as error:
+            context.cancelled = True
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            result = failed(self.call.name, error)
+        except Exception as error:
+            result = failed(self.call.name, error)
+        return self._block(result, edited)
+
+    def _context(self) -> ToolContext:
+        turn = self.turn
+        emitter = self._emit if turn.watched(ActingChunkEvent) else None
+        context = turn.run.context
+        return ToolContext(
+            self.call, turn.run.name, turn.agent.name, turn.run.id, context, emitter, self._abandon, turn.run
+        )
+
+    async def _emit(self, chunk: str | OutputBlock) -> None:
+        await self.turn.run.emit(ActingChunkEvent(source=self.turn.run.source, call=self.call, chunk=chunk))
+
+    def _abandon(self, future: concurrent.futures.Future[Any]) -> None:
+        """A sync tool could not be stopped: what it comes to is posted to the thread when it is known."""
+        self.turn.abandoned.add(self.call.id)
+        report = late_reporter(self.turn, self.call)
+        future.add_done_callback(report)
+
+    def _block(self, result: ToolResult, edited: Mapping[str, Any] | None) -> ToolResultBlock:
+        metadata = dict(result.metadata) if result.metadata else {}
+        if edited is not None:
+            metadata["input"] = edited
+        ends = self.tool is not None and self.tool.ends_run and result.status == "ok"
+        if result.ends_run or ends:
+            metadata["ends_run"] = True
+        return ToolResultBlock(
+            id=self.call.id,
+            name=self.call.name,
+            output=result.output,
+            status=result.status,
+            metadata=metadata or None,
+        )
+
+    # After the tool ran.
+
+    async def _finish(self, result: ToolResultBlock) -> None:
+        run = self.turn.run
+        run.record(FinishedRecord(call=self.call.id, result=result))
+        if self.turn.hooks.wanting(PostActingEvent):
+            await run.commit()
+        await self._post(result)
+
+    async def _post(self, result: ToolResultBlock) -> None:
+        turn = self.turn
+        if turn.watched(PostActingEvent):
+            event = PostActingEvent(source=turn.run.source, call=self.call, result=result, state=turn.notes)
+            event = await turn.fire(event)
+            self._keep(event.updates, stopped=event.stopped)
+            changed = event.result if event.result is not result and event.result != result else None
+            if turn.hooks.wanting(PostActingEvent):
+                turn.run.record(SettledRecord(call=self.call.id, result=changed))
+            result = event.result
+        await turn.agent.show_result(turn, result)
+
+    def _keep(self, updates: Mapping[str, Any], *, stopped: bool) -> None:
+        self.batch.updates.setdefault(self.call.id, {}).update(updates)
+        self.batch.stopped = self.batch.stopped or stopped
+
+    def _wish(self, kind: Any, reason: str) -> Wish:
+        return Wish(id=self.call.id, kind=kind, reason=reason, name=self.call.name, input=dict(self.input))
+
+    def _open_wish(self, kind: str) -> Wish | None:
+        for wish in self.turn.state.wishes:
+            if wish["id"] == self.call.id and wish["kind"] == kind:
+                decision, _ = decision_in(self.turn.state.answers.get(self.call.id))
+                return None if decision == "retry" else Wish(**{**wish, "path": tuple(wish.get("path", ()))})
+        return None
+
+
+def failed(name: str, error: BaseException) -> ToolResult:
+    """What the model is told about a tool that raised."""
+    text = str(error) or type(error).__name__
+    kind = (
+        "" if type(error).__name__ in text or type(error).__name__.startswith("Tool") else f"{type(error).__name__}: "
+    )
+    return ToolResult(output=f"[ERROR] `{name}` failed: {kind}{text}", status="error")
+
+
+def as_result_block(result: Any) -> ToolResultBlock:
+    """A result as a block, whether it comes from this process or from the disk."""
+    if isinstance(result, ToolResultBlock):
+        return result
+    return as_msgs([{"role": "tool", "content": [result]}])[0].tool_results[0]
+
+
+def late_reporter(turn: Turn, call: ToolUseBlock) -> Callable[[concurrent.futures.Future[Any]], None]:
+    """What to do when a tool that was given up comes to an end: leave a note for whoever drives the thread."""
+    journal, thread = turn.run.journal, turn.run.name
+
+    def report(future: concurrent.futures.Future[Any]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        result = failed(call.name, error) if error is not None else cast("ToolResult", future.result())
+        block = ToolResultBlock(id=call.id, name=call.name, output=result.output, status=result.status)
+        note = {"kind": "late", "call": call.id, "result": to_jsonable(block)}
+        asyncio.run_coroutine_threadsafe(cast("Any", journal.post(thread, note)), background_loop())
+
+    return report
+
+
+def _json_problem(raw: str) -> str:
+    import json
+
+    try:
+        json.loads(raw)
+    except ValueError as error:
+        return f"{error}. The text was: {raw[:500]}"
+    return f"it is another kind of JSON. The text was: {raw[:500]}"
+
+
+async def _all_done(tasks: Sequence[asyncio.Future[None]]) -> None:
+    """Wait for all tasks; being cancelled leaves them running."""
+    left = len(tasks)
+    done = asyncio.get_running_loop().create_future()
+
+    def count(_: asyncio.Future[None]) -> None:
+        nonlocal left
+        left -= 1
+        if not left and not done.done():
+            done.set_result(None)
+
+    for task in tasks:
+        task.add_done_callback(count)
+    await done

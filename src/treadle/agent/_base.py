@@ -1,0 +1,104 @@
+"""`AgentBase`: what every agent can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, TextIO
+
+from treadle._ids import new_id
+from treadle.event import PostPrintEvent, PrePrintEvent, Source
+from treadle.hook import Hook, HookSet
+from treadle.hook._hook import hook_name
+from treadle.message import Msg, TextBlock, ToolResultBlock, ToolUseBlock
+
+
+class AgentBase(ABC):
+    """An agent has a name, hooks, and something to say.
+
+    Args:
+        name: What the agent is called, in messages and events.
+        hooks: Hooks of this agent; class-level ones come from `add_class_hook`.
+        console: Where `print` writes; None prints nowhere.
+    """
+
+    _class_hooks: ClassVar[tuple[Hook, ...]] = ()
+
+    def __init__(self, *, name: str, hooks: Iterable[Hook] = (), console: TextIO | None = None) -> None:
+        self.name = name
+        self.console = console
+        self._hooks: tuple[Hook, ...] = tuple(hooks)
+        self._hook_set: tuple[tuple[Any, ...], HookSet] | None = None
+
+    @abstractmethod
+    async def reply(self, msg: Any = None) -> Msg:
+        """Answer a message."""
+
+    @abstractmethod
+    async def observe(self, msg: Msg | list[Msg]) -> None:
+        """Take note of messages without answering."""
+
+    # Hooks.
+
+    @classmethod
+    def add_class_hook(cls, hook: Hook) -> None:
+        """Add a hook to every agent of this class and its subclasses; agents that are running get it at their next run."""
+        cls._class_hooks = (*cls.__dict__.get("_class_hooks", ()), hook)
+
+    @classmethod
+    def remove_class_hook(cls, name: str) -> None:
+        """Remove the class-level hooks of a name."""
+        cls._class_hooks = tuple(hook for hook in cls.__dict__.get("_class_hooks", ()) if hook_name(hook) != name)
+
+    def add_hook(self, hook: Hook) -> None:
+        """Add a hook to this agent, from its next run on."""
+        self._hooks = (*self._hooks, hook)
+
+    def remove_hook(self, name: str) -> None:
+        """Remove the hooks of a name from this agent, from its next run on."""
+        self._hooks = tuple(hook for hook in self._hooks if hook_name(hook) != name)
+
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """All hooks in the order in which they run."""
+        return self.hook_set().hooks
+
+    def hook_set(self) -> HookSet:
+        """All hooks, class level before instance level, ready to fire."""
+        levels = tuple(cls.__dict__.get("_class_hooks", ()) for cls in reversed(type(self).__mro__))
+        key = (self._hooks, *levels)
+        if self._hook_set is None or self._hook_set[0] != key:
+            self._hook_set = (key, HookSet([hook for level in levels for hook in level], self._hooks))
+        return self._hook_set[1]
+
+    # Showing.
+
+    async def print(self, msg: Msg) -> None:
+        """Show a message on the console; hooks may change what is shown, never what is stored."""
+        hooks = self.hook_set()
+        source = Source(run="", thread="", agent=self.name)
+        event = await hooks.fire(PrePrintEvent(source=source, message=msg))
+        if self.console is not None:
+            self.console.write(f"{as_text(event.message)}\n")
+        await hooks.fire(PostPrintEvent(source=source, message=event.message))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r})"
+
+
+def as_text(msg: Msg) -> str:
+    """A message as a person reads it on a terminal."""
+    lines: list[str] = []
+    for block in msg.content:
+        if isinstance(block, TextBlock):
+            lines.append(block.text)
+        elif isinstance(block, ToolUseBlock):
+            lines.append(f"-> {block.name}({', '.join(f'{key}={value!r}' for key, value in block.input.items())})")
+        elif isinstance(block, ToolResultBlock):
+            lines.append(f"<- {block.name}: {block.text}")
+    return "\n".join(f"{msg.name}: {line}" for line in lines if line)
+
+
+def private_thread(name: str) -> str:
+    """The id of a thread that belongs to one agent object."""
+    return new_id(name or "agent")

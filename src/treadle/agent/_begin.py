@@ -1,0 +1,147 @@
+"""How a run begins: what was given, what the thread was doing, and what follows from the two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.agent._acting import as_result_block
+from treadle.agent._decision import to_answers
+from treadle.agent._history import History
+from treadle.agent._output import OutputSpec
+from treadle.agent._texts import late_note, settle
+from treadle.agent._turn import AgentRequest, Turn
+from treadle.errors import InputError, PendingCallsError
+from treadle.event import PreCallEvent
+from treadle.graph._compiled import match_answers
+from treadle.graph._state import ThreadState
+from treadle.journal._record import InputRecord, Record, ResumedRecord
+from treadle.message import Msg, ToolResultBlock
+from treadle.message._codec import to_jsonable
+from treadle.message._msg import now
+
+NEW_MESSAGE = "a new message came first."
+
+
+def begin(turn: Turn, request: AgentRequest) -> Sequence[Record] | None:
+    """The records that start a run, or None if a child thread is finished already."""
+    state = turn.state
+    if request.child and state.phase != "new":
+        if state.phase == "ended" and not state.frontier:
+            return None
+        return _resume(turn, request)
+    if request.decisions is not None or request.messages is None:
+        return _resume(turn, request)
+    results = [result for msg in request.messages for result in msg.tool_results]
+    if results:
+        return _with_results(turn, request, request.messages, results)
+    return [_new_turn(turn, request, request.messages)]
+
+
+def _resume(turn: Turn, request: AgentRequest) -> Sequence[Record]:
+    """Go on without new messages: with decisions, with what is pending, or by asking the model again."""
+    state, run = turn.state, turn.run
+    turn.output = _output_of(turn, request)
+    if request.child:
+        return [ResumedRecord(run=run.id, answers=dict(request.answers or {}))]
+    if request.decisions:
+        answers = to_answers(request.decisions, state.wishes, turn.history.pending)
+        return [ResumedRecord(run=run.id, answers={**match_answers(state.wishes, None), **answers})]
+    if request.decisions is not None:
+        raise InputError("`decisions` is empty; give one for each call, or leave it out to go on.")
+    if state.frontier:
+        return [ResumedRecord(run=run.id, answers=match_answers(state.wishes, None))]
+    if turn.history.pending:
+        return [InputRecord(run=run.id, next=["tools"], turn=False)]
+    return [_input(turn, request, [], ["model"])]
+
+
+def _with_results(
+    turn: Turn, request: AgentRequest, messages: Sequence[Msg], results: Sequence[ToolResultBlock]
+) -> Sequence[Record]:
+    """Results from outside: only for open calls, one each; text beside them only if none stays open."""
+    pending = turn.history.pending
+    seen: set[str] = set()
+    for result in results:
+        if result.id in seen:
+            raise InputError(f"Two results were given for call {result.id!r}; a call has exactly one.")
+        if result.id not in pending:
+            raise InputError(f"No open call has the id {result.id!r}; open: {sorted(pending) or 'none'}.")
+        seen.add(result.id)
+    missing = [call for call in pending if call not in seen]
+    others = [msg for msg in messages if not msg.tool_results]
+    if missing and others:
+        raise InputError(f"Calls {missing} are still open: give their results too, or send the other messages later.")
+    turn.output = _output_of(turn, request)
+    if others:
+        settled = [Msg.tool(result) for result in results]
+        return [_input(turn, request, settled, [_entry(turn, others)], others)]
+    answers = {result.id: {"decision": "result", **_payload(result)} for result in results}
+    if turn.state.frontier:
+        return [ResumedRecord(run=turn.run.id, answers=answers)]
+    first = InputRecord(run=turn.run.id, next=["tools"], turn=False)
+    return [first, ResumedRecord(run=turn.run.id, answers=answers)]
+
+
+def _payload(result: ToolResultBlock) -> dict[str, Any]:
+    data = to_jsonable(result)
+    return {"output": data["output"], "status": data.get("status", "ok")}
+
+
+def _new_turn(turn: Turn, request: AgentRequest, messages: Sequence[Msg]) -> Record:
+    """A new message: whatever the thread was doing is settled first, saying what is known."""
+    state = turn.state
+    pending = list(turn.history.pending.values())
+    if pending and turn.agent.on_pending == "error":
+        ids = [call.id for call in pending]
+        raise PendingCallsError(f"Calls {ids} are open: `resume` them, give their results, or call without input.")
+    turn.output = OutputSpec.of(turn.agent.finish_name, request.output) if request.output is not None else None
+    settled = [Msg.tool(as_result_block(result)) for result in settle(pending, state.calls, NEW_MESSAGE)]
+    return _input(turn, request, [*settled, *_late(state)], [_entry(turn, messages)], messages)
+
+
+def _entry(turn: Turn, messages: Sequence[Msg]) -> str:
+    """The first node: hooks that want the input see it before it counts."""
+    return "before_agent" if turn.hooks.wanting(PreCallEvent) else first_node(messages)
+
+
+def first_node(messages: Sequence[Msg]) -> str:
+    """Where a turn starts: with open calls among the messages themselves, act; else reason."""
+    probe = History()
+    for msg in messages:
+        probe.add(msg)
+    return "tools" if probe.pending else "model"
+
+
+def _input(
+    turn: Turn, request: AgentRequest, settled: Sequence[Msg], next: list[str], messages: Sequence[Msg] = ()
+) -> InputRecord:
+    waits = next == ["before_agent"]
+    values: dict[str, Any] = {"messages": [*settled, *(() if waits else messages)], "usage": None, "reminders": None}
+    values["began"] = now()
+    if not values["messages"]:
+        del values["messages"]
+    if waits:
+        values["input"] = list(messages)
+    state = turn.state.values
+    if turn.output is not None or state.get("output"):
+        values["output"] = None if turn.output is None else turn.output.to_state()
+    if state.get("answer"):
+        values["answer"] = None
+    return InputRecord(run=turn.run.id, values=values, next=next)
+
+
+def _late(state: ThreadState) -> list[Msg]:
+    notes: list[Msg] = []
+    for record in state.late:
+        block = as_result_block(record.result)
+        notes.append(late_note(record.call, block.name, block.text))
+    return notes
+
+
+def _output_of(turn: Turn, request: AgentRequest) -> OutputSpec | None:
+    """The wanted output of the turn that goes on: as given again, else as the thread remembers it."""
+    if request.output is not None:
+        return OutputSpec.of(turn.agent.finish_name, request.output)
+    stored = turn.state.values.get("output")
+    return OutputSpec.stored(stored) if isinstance(stored, dict) else None

@@ -1,0 +1,532 @@
+"""`ReActAgentBase` and `ReActAgent`: reason, act, and never lose a step."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TextIO, TypeAlias, TypeVar, cast, overload
+
+from treadle.agent._base import AgentBase, private_thread
+from treadle.agent._begin import begin
+from treadle.agent._interrupt import Interruption, interrupt_thread
+from treadle.agent._output import OutputSpec, shown
+from treadle.agent._plan import GOTOS, react_plan
+from treadle.agent._reply import Limits, Reason, Reply, make_reply
+from treadle.agent._saved import load_records, save_records
+from treadle.agent._summary import summarize
+from treadle.agent._sync import run_sync
+from treadle.agent._template import Template
+from treadle.agent._texts import settle
+from treadle.agent._turn import AgentRequest, Turn, turn_of
+from treadle.errors import InputError
+from treadle.event import Event, PostCallEvent, PreCallEvent, ReasoningChunkEvent, RunFailedEvent
+from treadle.graph import EventStream, NodeContext
+from treadle.graph._channel import Channel
+from treadle.graph._compiled import answers_below, raise_pause
+from treadle.graph._draw import mermaid
+from treadle.graph._run import Run, Terminal, active_run
+from treadle.graph._stream import Watcher
+from treadle.graph._thread import OpenThread, load_state
+from treadle.hook import Hook, HookSet, ToolCall
+from treadle.journal import Journal, open_store
+from treadle.journal._record import EndedRecord, InputRecord, Record
+from treadle.message import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from treadle.message._msg import as_blocks
+from treadle.model import ChatModel, ModelRequest, ModelResponse, ToolSpec, Usage
+from treadle.tool import Context, Tool, Toolkit, ToolResult
+
+T = TypeVar("T")
+Input: TypeAlias = "str | Msg | Block | Template | Sequence[Msg | Block | str | Template] | None"
+OnBusy: TypeAlias = Literal["error", "wait"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToolView:
+    """The tools of a run: the toolkit's and the hooks'."""
+
+    toolkit: Toolkit
+    extra: Mapping[str, Tool]
+    specs: tuple[ToolSpec, ...]
+
+    def get(self, name: str) -> Tool | None:
+        """A tool by name; a hook's tool comes first."""
+        return self.extra.get(name) or self.toolkit.get(name)
+
+
+class ReActAgentBase(AgentBase):
+    """An agent that alternates between `_reasoning` and `_acting`; both can be overridden, and hooks fire all the same.
+
+    It holds no run's state: one instance serves any number of threads at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        model: ChatModel | str,
+        system_prompt: str | Template = "",
+        toolkit: Toolkit | Iterable[Callable[..., Any] | Tool] = (),
+        hooks: Iterable[Hook] = (),
+        store: Journal | str | None = None,
+        max_iters: int = 10,
+        limits: Limits | None = None,
+        options: Mapping[str, Any] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        on_pending: Literal["settle", "error"] = "settle",
+        output_reminder: Literal["tool_choice", "prompt"] = "tool_choice",
+        finish_name: str = "generate_response",
+        output_key: str | None = None,
+        description: str = "",
+        console: TextIO | None = None,
+    ) -> None:
+        """Configure the agent.
+
+        Args:
+            name: What the agent is called.
+            model: The model to ask: an object, or `provider:name`.
+            system_prompt: Instructions for the model; may be a `Template`.
+            toolkit: The tools, as a `Toolkit` or a list of functions.
+            hooks: Hooks of this agent.
+            store: Where threads are kept: a `Journal` or a URL such as `sqlite:///runs.db`; in memory if not given.
+            max_iters: How many answers of the model one turn may take before it is asked for a summary.
+            limits: Default limits of a turn.
+            options: Passed to the model with every request (temperature, ...).
+            variables: Default values for templates.
+            on_pending: What a new message does to open calls: `settle` them with what is known, or raise an `error`.
+            output_reminder: How a model that forgets the finish tool is reminded: by forced `tool_choice` where it can,
+                or by `prompt` alone.
+            finish_name: The name of the finish tool in runs with `output=`.
+            output_key: The state key for the reply, where the agent is a node of a graph.
+            description: What the agent is for, where it is a tool of another agent.
+            console: Where messages are printed while they come; None prints nothing.
+        """
+        super().__init__(name=name, hooks=hooks, console=console)
+        if max_iters < 1:
+            raise InputError(f"`max_iters` must be at least 1, not {max_iters!r}.")
+        self.model = resolve_model(model)
+        self.system_prompt = system_prompt
+        self.toolkit = toolkit if isinstance(toolkit, Toolkit) else Toolkit(toolkit)
+        self.max_iters = max_iters
+        self.limits = limits
+        self.options: Mapping[str, Any] = options or {}
+        self.variables: Mapping[str, Any] = variables or {}
+        self.on_pending = on_pending
+        self.output_reminder = output_reminder
+        self.finish_name = finish_name
+        self.output_key = output_key
+        self.description = description
+        self._store: Journal | None = None if store is None else open_store(store)
+        self._own_store = store is not None
+        self._thread: str | None = None
+        self._tool_view: tuple[Any, HookSet, ToolView] | None = None
+
+    # To override.
+
+    @abstractmethod
+    async def _reasoning(self, request: ModelRequest, run: Run) -> ModelResponse:
+        """Get one answer of the model."""
+
+    @abstractmethod
+    async def _acting(self, call: ToolCall, run: Run) -> ToolResult:
+        """Run one tool call; what it raises becomes an error result."""
+
+    @abstractmethod
+    async def _summarizing(self, settled: list[Msg], run: Run) -> tuple[Msg, Usage]:
+        """Get a last word at the iteration limit."""
+
+    # Calling.
+
+    @property
+    def journal(self) -> Journal:
+        """The store of this agent's threads."""
+        if self._store is None:
+            self._store = open_store("memory:")
+        return self._store
+
+    @property
+    def thread(self) -> str:
+        """The agent's private thread, used where a call names none."""
+        if self._thread is None:
+            self._thread = private_thread(self.name)
+        return self._thread
+
+    @overload
+    async def call(
+        self,
+        input: Input = None,
+        *,
+        output: type[T],
+        thread: str | None = None,
+        decisions: Mapping[str, Any] | None = None,
+        context: Context | None = None,
+        variables: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        on_busy: OnBusy = "error",
+    ) -> Reply[T]: ...
+    @overload
+    async def call(
+        self,
+        input: Input = None,
+        *,
+        output: Any = None,
+        thread: str | None = None,
+        decisions: Mapping[str, Any] | None = None,
+        context: Context | None = None,
+        variables: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        on_busy: OnBusy = "error",
+    ) -> Reply[Any]: ...
+    async def call(
+        self,
+        input: Input = None,
+        *,
+        output: Any = None,
+        thread: str | None = None,
+        decisions: Mapping[str, Any] | None = None,
+        context: Context | None = None,
+        variables: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        on_busy: OnBusy = "error",
+    ) -> Reply[Any]:
+        """Run until the agent has an answer, pauses, or fails.
+
+        Args:
+            input: Text, a message, blocks or a list; results of open calls; or nothing, to go on with what is pending.
+            output: The wanted structured output: a pydantic model, dataclass, TypedDict, type or JSON schema.
+            thread: The conversation; the agent's private one if not given.
+            decisions: Decisions about waiting calls, by id; see `resume`.
+            context: Objects and values for tools; never stored.
+            variables: Values for templates; never stored.
+            limits: Limits of this turn.
+            on_busy: What to do if another run drives the thread: raise `AgentBusyError`, or wait for it.
+        """
+        request = self._request(input, decisions, output, limits, variables)
+        run = self._run(request, thread, context=context, variables=variables, wait=on_busy == "wait")
+        return result_of(await run.start().wait())
+
+    def stream(
+        self,
+        input: Input = None,
+        *,
+        output: Any = None,
+        thread: str | None = None,
+        decisions: Mapping[str, Any] | None = None,
+        context: Context | None = None,
+        variables: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        on_busy: OnBusy = "error",
+        detach: bool = False,
+    ) -> EventStream[Reply[Any]]:
+        """The same run as `call`, event by event; its last event says how it ended. `await stream.result()` is the reply."""
+        request = self._request(input, decisions, output, limits, variables)
+        wait = on_busy == "wait"
+
+        def start(channel: Channel) -> Run:
+            return self._run(request, thread, context=context, variables=variables, wait=wait, channel=channel)
+
+        return EventStream(start, result_of, detach=detach)
+
+    async def resume(self, thread: str, decisions: Mapping[str, Any] | None = None, **options: Any) -> Reply[Any]:
+        """Go on with a thread that paused or was cut short; `decisions` maps call ids to `Approve()`, `Edit(...)`, ..."""
+        return await self.call(None, thread=thread, decisions=decisions, **options)
+
+    def call_sync(self, input: Input = None, **options: Any) -> Reply[Any]:
+        """`call` for code without async; works inside a running event loop too."""
+        return run_sync(self.call(input, **options))
+
+    def resume_sync(self, thread: str, decisions: Mapping[str, Any] | None = None, **options: Any) -> Reply[Any]:
+        """`resume` for code without async."""
+        return run_sync(self.resume(thread, decisions, **options))
+
+    async def reply(self, msg: Input = None) -> Reply[Any]:
+        """`call` on the private thread."""
+        return await self.call(msg)
+
+    async def observe(self, msg: Msg | list[Msg], *, thread: str | None = None) -> None:
+        """Add messages to a thread without answering; beside open calls they wait for the results."""
+        record = InputRecord(run="observe", values={"messages": self._messages(msg, None)}, next=None, turn=False)
+        opened = await OpenThread.open(
+            self.journal, thread or self.thread, react_plan().schema, owner="observe", wait=True
+        )
+        try:
+            opened.record(record)
+            await opened.commit()
+        finally:
+            await opened.close()
+
+    def interrupt(
+        self,
+        message: str | Msg | None = None,
+        *,
+        thread: str | None = None,
+        when: Literal["checkpoint", "now"] = "checkpoint",
+    ) -> Interruption:
+        """Stop a running thread, in this or another process: before its next model call, or `now`.
+
+        `message` becomes the agent's answer. Await what this returns to be sure that the wish was delivered.
+        """
+        msg = Msg.assistant(message, name=self.name) if isinstance(message, str) else message
+        return interrupt_thread(self.journal, thread or self.thread, msg, now=when == "now")
+
+    def watch(self, thread: str | None = None) -> AsyncIterator[Event]:
+        """Watch a run that somebody else started in this process, without slowing it."""
+        run = active_run(self.journal, thread or self.thread)
+        if run is None:
+            raise InputError(f"No run drives thread {thread or self.thread!r} in this process.")
+        return Watcher(run)
+
+    async def history(self, thread: str | None = None) -> list[Msg]:
+        """The messages of a thread."""
+        state = await load_state(self.journal, thread or self.thread, react_plan().schema)
+        return list(state.values["messages"].messages)
+
+    def save_state(self, *, thread: str | None = None) -> dict[str, Any]:
+        """A thread as JSON, wherever it stands: mid-approval too."""
+        return run_sync(save_records(self.journal, thread or self.thread))
+
+    def load_state(self, state: Mapping[str, Any], *, thread: str | None = None) -> None:
+        """Put a saved thread in the place of this agent's private one, or of `thread`."""
+        run_sync(load_records(self.journal, thread or self.thread, state))
+
+    async def close(self) -> None:
+        """Close the agent's store."""
+        if self._store is not None:
+            await self._store.close()
+
+    def mermaid(self) -> str:
+        """The loop as a Mermaid flowchart."""
+        return mermaid(react_plan(), GOTOS)
+
+    # As part of something bigger.
+
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool:
+        """This agent as a tool: it works on a thread of its own below the caller's, and is resumed with it."""
+        from treadle.agent._agent_tool import AgentTool
+
+        return AgentTool(self, name=name, description=description)
+
+    def as_node(self, *, output_key: str | None = None) -> Callable[[Any, NodeContext], Any]:
+        """This agent as a node: reads `input` or `messages` of the state, writes its reply under `output_key`."""
+        from treadle.agent._agent_node import agent_node
+
+        return agent_node(self, output_key or self.output_key)
+
+    async def run_child(
+        self, parent: Run, place: str, label: str, messages: Sequence[Msg], context: Any = None
+    ) -> Reply[Any]:
+        """Run on a thread below the parent's, or take up the run that is there; its pauses become the parent's."""
+        prefix = f"{place}/"
+        request = AgentRequest(messages=tuple(messages), answers=answers_below(parent.state, prefix), child=True)
+        journal = self.journal if self._own_store else parent.journal
+        run = Run(
+            react_plan(),
+            self,
+            journal,
+            f"{parent.name}/{place}",
+            request=request,
+            context=context if context is not None else parent.context,
+            variables=parent.variables,
+            parent=parent,
+            label=label,
+        )
+        last = await run.start().wait()
+        raise_pause(last, prefix, label)
+        return result_of(last)
+
+    # What the runner asks its host.
+
+    async def begin_run(self, run: Run) -> Sequence[Record] | None:
+        """Fit what was asked to what the thread was doing."""
+        turn = Turn(self, run)
+        run.scratch["turn"] = turn
+        if turn.hooks.hooks:
+            run.watch = _watcher(turn.hooks)
+        request = cast("AgentRequest", run.request)
+        if run.listening and not turn.hooks.wanting(PreCallEvent) and request.messages:
+            event = PreCallEvent(source=run.source, messages=request.messages)
+            event.seal()
+            await run.forward(event)
+        return begin(turn, request)
+
+    def close_run(self, run: Run, reason: str, error: BaseException | None) -> EndedRecord:
+        """End a run that was interrupted or failed, with a result for every open call."""
+        turn = turn_of(run)
+        why = "the run was interrupted." if reason == "interrupted" else "the run failed before it."
+        results = settle(turn.history.pending.values(), run.state.calls, why, cancelled=True, abandoned=turn.abandoned)
+        values = dict(run.salvaged or {})
+        messages: list[Any] = [*(_result_message(result) for result in results), *values.get("messages", ())]
+        wish = (run.interruption or {}).get("message")
+        if reason == "interrupted" and wish is not None:
+            messages.append(wish)
+        if messages:
+            values["messages"] = messages
+        text = None if error is None else f"{type(error).__name__}: {error}"
+        return EndedRecord(reason=reason, values=values or None, error=text)
+
+    async def finish_run(self, run: Run, reason: str) -> Reply[Any]:
+        """Make the reply, and let hooks change it."""
+        turn = turn_of(run)
+        reply = self._reply(turn, reason)
+        if reason != "paused" and turn.watched(PostCallEvent):
+            event = await turn.fire(PostCallEvent(source=run.source, reply=reply))
+            reply = cast("Reply[Any]", event.reply)
+        return reply
+
+    def _reply(self, turn: Turn, reason: str) -> Reply[Any]:
+        run, state = turn.run, turn.state
+        if reason == "paused" and state.reason == "stopped":
+            reason = "stopped"
+        answer = state.values.get("answer") if reason == "finished" else None
+        output: Any = None
+        said = turn.history.last_answer() or Msg(role="assistant", name=self.name, content=())
+        if answer:
+            spec = turn.output or OutputSpec.stored(state.values["output"])
+            output = spec.parse(answer)
+            said = dataclasses.replace(said, content=(TextBlock(text=shown(answer)),))
+        usage: Usage = state.values.get("usage") or Usage()
+        return make_reply(
+            said,
+            reason=cast("Reason", reason),
+            usage=usage,
+            output=output,
+            pause=run.pause,
+            thread=run.name,
+            run=run.id,
+        )
+
+    # Small parts.
+
+    def tool_view(self, hooks: HookSet) -> ToolView:
+        """The toolkit and what hooks add to it, kept until one of them changes."""
+        specs = self.toolkit.specs()
+        if self._tool_view is None or self._tool_view[0] is not specs or self._tool_view[1] is not hooks:
+            extra = {tool.name: tool for tool in Toolkit([tool for hook in hooks.hooks for tool in hook.tools()])}
+            own = [spec for spec in specs if spec.name not in extra]
+            view = ToolView(self.toolkit, extra, (*own, *(tool.spec for tool in extra.values())))
+            self._tool_view = (specs, hooks, view)
+        return self._tool_view[2]
+
+    async def show(self, turn: Turn, message: Msg) -> None:
+        """Print what the model said; a finish call is shown as the text that it is."""
+        if self.console is None:
+            return
+        if turn.output is not None:
+            name = turn.output.name
+            content = tuple(_finish_as_text(block, name) for block in message.content)
+            message = dataclasses.replace(message, content=content)
+        await self.print(message)
+
+    async def show_result(self, turn: Turn, result: ToolResultBlock) -> None:
+        """Print a result; a finish call is shown only when it failed."""
+        if self.console is not None and not (result.metadata or {}).get("finish"):
+            await self.print(Msg.tool(result))
+
+    def _request(
+        self, input: Input, decisions: Mapping[str, Any] | None, output: Any, limits: Limits | None, variables: Any
+    ) -> AgentRequest:
+        if decisions is not None and input is not None:
+            raise InputError("Give `input` or `decisions`, not both: decide first, then send the message.")
+        messages = None if input is None else tuple(self._messages(input, variables))
+        return AgentRequest(messages=messages, decisions=decisions, output=output, limits=limits)
+
+    def _messages(self, input: Any, variables: Mapping[str, Any] | None) -> list[Msg]:
+        values = {**self.variables, **(variables or {})}
+        items: Sequence[Any] = [input] if isinstance(input, str | Msg | Template) or not _is_list(input) else input
+        out: list[Msg] = []
+        blocks: list[Block] = []
+        for item in items:
+            if isinstance(item, Reply):
+                out.append(cast("Reply[Any]", item).as_msg())
+            elif isinstance(item, Msg):
+                out.append(item)
+            elif isinstance(item, str | Template):
+                blocks.append(TextBlock(text=item.render(values) if isinstance(item, Template) else item))
+            elif isinstance(item, ToolResultBlock):
+                out.append(Msg.tool(item))
+            else:
+                blocks += as_blocks(cast("Block", item))
+        if blocks:
+            out.append(Msg.user(blocks))
+        _check_messages(out)
+        return out
+
+    def _run(self, request: AgentRequest, thread: str | None, **options: Any) -> Run:
+        return Run(react_plan(), self, self.journal, thread or self.thread, request=request, **options)
+
+
+class ReActAgent(ReActAgentBase):
+    """The agent: a model, tools, and a loop that can be killed, cancelled, interrupted, paused and resumed at any moment.
+
+    Example:
+        >>> from treadle import ReActAgent
+        >>> from treadle.testing import ScriptedModel, tool_call
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> model = ScriptedModel([[tool_call("add", a=17, b=25)], "It is 42."])
+        >>> agent = ReActAgent(name="Assistant", model=model, toolkit=[add])
+        >>> agent.call_sync("What is 17 + 25?").text
+        'It is 42.'
+    """
+
+    async def _reasoning(self, request: ModelRequest, run: Run) -> ModelResponse:
+        return await turn_of(run).ask(request, ReasoningChunkEvent)
+
+    async def _acting(self, call: ToolCall, run: Run) -> ToolResult:
+        async def innermost(call: ToolCall) -> ToolResult:
+            return await call.tool.run(call.input, call.context)
+
+        return await turn_of(run).hooks.wrap_tool(innermost)(call)
+
+    async def _summarizing(self, settled: list[Msg], run: Run) -> tuple[Msg, Usage]:
+        return await summarize(turn_of(run), settled)
+
+
+def result_of(last: Terminal) -> Reply[Any]:
+    """What the caller gets from a run: its reply, or its error."""
+    if isinstance(last, RunFailedEvent):
+        raise last.error
+    return last.result
+
+
+def resolve_model(model: ChatModel | str) -> ChatModel:
+    """Take a model as it is; names come with the providers."""
+    if isinstance(model, ChatModel):
+        return model
+    if isinstance(model, str):
+        raise InputError(
+            f"`model={model!r}`: this version has no providers yet; pass a `ChatModel`, "
+            "such as `treadle.testing.ScriptedModel`."
+        )
+    raise InputError(f"`model` must be a `ChatModel`, not {model!r}.")
+
+
+def _watcher(hooks: HookSet) -> Callable[[Event], Any]:
+    async def watch(event: Event) -> None:
+        await hooks.fire(event)
+
+    return watch
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _check_messages(messages: Sequence[Msg]) -> None:
+    for msg in messages:
+        if not isinstance(msg, Msg):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"{msg!r} is not a message; give text, a `Msg`, blocks, or a list of these.")
+        if msg.role == "system":
+            raise InputError("System messages belong in `system_prompt`, or in a `PreReasoningEvent` hook.")
+
+
+def _result_message(result: Any) -> Any:
+    from treadle.agent._acting import as_result_block
+
+    return Msg.tool(as_result_block(result))
+
+
+def _finish_as_text(block: Block, name: str) -> Block:
+    if isinstance(block, ToolUseBlock) and block.name == name:
+        return TextBlock(text=shown(block.input))
+    return block

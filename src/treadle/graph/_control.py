@@ -1,0 +1,45 @@
+"""The small values with which nodes and edges steer a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from treadle.event import Wish
+
+START: Final = "__start__"
+"""Where a graph begins."""
+END: Final = "__end__"
+"""Where a graph ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Run a node with a value of its own instead of the state; several of them map the node over values."""
+
+    node: str
+    arg: Any
+
+
+Goto: TypeAlias = str | Send | Sequence[str | Send]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A node's update together with where to go next; the edges of the node are not followed.
+
+    `goto`, `reason` and `pause` steer once: they are recorded with the step and never become part of the state.
+    """
+
+    update: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    goto: Goto | None = None
+    reason: str | None = None
+    calls: Sequence[str] | None = None
+    pause: Sequence[Wish] = ()
+
+
+def targets(goto: Goto) -> list[str | Send]:
+    """Return a goto as a list, `END` left out: an empty list ends the run."""
+    items: Sequence[str | Send] = [goto] if isinstance(goto, str | Send) else goto
+    return [item for item in items if item != END]

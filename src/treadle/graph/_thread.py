@@ -1,0 +1,132 @@
+"""A thread opened for writing: its lease, its folded state, and the records on their way to the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from treadle.errors import ConflictError
+from treadle.graph._schema import Schema
+from treadle.graph._state import ThreadState
+from treadle.journal._journal import Journal, Lease
+from treadle.journal._record import Record
+
+SNAPSHOT_EVERY = 500
+_CACHED_THREADS = 64
+_cache: WeakKeyDictionary[Any, OrderedDict[str, ThreadState]] = WeakKeyDictionary()
+
+
+def _cached(journal: Journal) -> OrderedDict[str, ThreadState]:
+    return _cache.setdefault(journal, OrderedDict())
+
+
+async def load_state(journal: Journal, thread: str, schema: Schema, *, until: int | None = None) -> ThreadState:
+    """Fold a stored thread, from its newest snapshot where there is one."""
+    state = ThreadState(schema)
+    snapshot = await journal.load_snapshot(thread, until=until)
+    if snapshot is not None:
+        state.seq = snapshot.since - 1
+        if any(key.strategy.grows for key in schema.keys.values()):
+            for record in await journal.read(thread, after=state.seq, until=snapshot.seq):
+                state.apply(record)
+        state.restore(snapshot)
+    for record in await journal.read(thread, after=state.seq, until=until):
+        state.apply(record)
+    return state
+
+
+class OpenThread:
+    """The only way a run writes: `record` folds and queues, `commit` makes everything queued durable."""
+
+    __slots__ = ("_buffer", "_flush", "_snapshot_seq", "_stop_listening", "journal", "lease", "lost", "state")
+
+    def __init__(self, journal: Journal, lease: Lease, state: ThreadState) -> None:
+        self.journal = journal
+        self.lease = lease
+        self.state = state
+        self.lost: BaseException | None = None
+        self._buffer: list[Record] = []
+        self._flush: asyncio.Future[None] | None = None
+        self._snapshot_seq = state.seq
+        self._stop_listening: Callable[[], None] | None = None
+
+    @classmethod
+    async def open(cls, journal: Journal, thread: str, schema: Schema, *, owner: str, wait: bool) -> OpenThread:
+        """Take the lease and fold what is stored; a state kept from an earlier run of this process is reused."""
+        lease = await journal.acquire(thread, owner=owner, wait=wait)
+        try:
+            cache = _cached(journal)
+            state = cache.pop(thread, None)
+            if state is None or state.schema is not schema or state.seq > lease.seq:
+                state = await load_state(journal, thread, schema)
+            elif state.seq < lease.seq:
+                for record in await journal.read(thread, after=state.seq):
+                    state.apply(record)
+            if state.seq != lease.seq:
+                raise ConflictError(f"Thread {thread!r} has {lease.seq} records, but {state.seq} could be read.")
+        except BaseException:
+            await asyncio.shield(journal.release(lease))
+            raise
+        return cls(journal, lease, state)
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when a note arrives or the lease is lost."""
+        self._stop_listening = self.journal.listen(self.lease, wake)
+
+    def record(self, record: Record) -> None:
+        """Fold a record into the state and queue it for the next commit."""
+        self.state.apply(record)
+        self._buffer.append(record)
+
+    def queue(self, record: Record) -> None:
+        """Queue a record whose effect is in the state already."""
+        self._buffer.append(record)
+
+    async def commit(self) -> None:
+        """Return when everything recorded so far is durable; tasks that come meanwhile share the next write."""
+        while self.lost is None:
+            if self._flush is not None:
+                await asyncio.shield(self._flush)
+            elif self._buffer:
+                await self._write()
+            else:
+                return
+        raise self.lost
+
+    async def _write(self) -> None:
+        batch, self._buffer = self._buffer, []
+        self._flush = flush = asyncio.get_running_loop().create_future()
+        try:
+            await self.journal.append(self.lease, self.state.seq - len(batch), batch)
+        except Exception as error:
+            self.lost = error
+        finally:
+            self._flush = None
+            flush.set_result(None)
+
+    async def snapshot(self) -> None:
+        """Keep a snapshot if enough happened since the last one and nothing is half done."""
+        state = self.state
+        if state.seq - self._snapshot_seq >= SNAPSHOT_EVERY and state.quiet and not self._buffer and not self._flush:
+            self._snapshot_seq = state.seq
+            await self.journal.save_snapshot(self.lease, state.snapshot())
+
+    def deafen(self) -> None:
+        """Stop listening for notes; what arrives from now on waits for the next run."""
+        if self._stop_listening is not None:
+            self._stop_listening()
+            self._stop_listening = None
+
+    async def close(self) -> None:
+        """Give the lease back. What could not be written is gone with this object, and the journal is as it was."""
+        if self._flush is not None:
+            await asyncio.shield(self._flush)
+        if self.lost is None and not self._buffer:
+            cache = _cached(self.journal)
+            cache[self.lease.thread] = self.state
+            if len(cache) > _CACHED_THREADS:
+                cache.popitem(last=False)
+        await self.journal.release(self.lease)
