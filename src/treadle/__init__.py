@@ -16,7 +16,7 @@ from treadle.errors import AgentBusyError, TreadleError
 from treadle.event import Pause
 from treadle.hook import Hook
 from treadle.message import Msg
-from treadle.tool import Context, Toolkit, tool
+from treadle.tool import Context, Toolkit
 
 __version__ = "0.1.0"
 
@@ -38,5 +38,4 @@ __all__ = [
     "Toolkit",
     "TreadleError",
     "UserAgent",
-    "tool",
 ]

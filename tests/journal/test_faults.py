@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import (
+    ConflictError,
     FormatError,
     InputError,
     JournalCorruptError,
@@ -240,6 +241,6 @@ async def test_one_bad_write_does_not_spoil_the_batch(path: Path) -> None:
         store.append(good, 2, [note()]),
         return_exceptions=True,
     )
-    assert [type(outcome) for outcome in outcomes] == [type(None), JournalError, type(None)]
+    assert [type(outcome) for outcome in outcomes] == [type(None), ConflictError, type(None)]
     assert len(await store.read("good")) == 3
     await store.close()

@@ -25,15 +25,12 @@ from treadle.tool import Suspend, ToolContext, ToolResult
 if TYPE_CHECKING:
     from treadle.agent._react import ReActAgentBase
 
-CLEANUP_SECONDS = 5.0
-"""How long a cancelled tool may take to clean up before it is given up."""
-
-
 class ToolsNode:
     """One task per open call, results in the order of the calls."""
 
     name = "tools"
     interruptible = False
+    commits = True
 
     async def run(self, context: NodeContext) -> Command:
         """Settle what can be settled; pause for the rest."""
@@ -48,7 +45,7 @@ class ToolsNode:
 class _Batch:
     """The open calls of a thread, acted on together."""
 
-    def __init__(self, turn: Turn, calls: Sequence[ToolUseBlock]) -> None:
+    def __init__(self, turn: Turn, calls: list[ToolUseBlock]) -> None:
         self.turn = turn
         self.calls = calls
         self.wishes: list[Wish] = []
@@ -59,44 +56,43 @@ class _Batch:
 
     async def act(self) -> None:
         """Run the calls beside each other, sequential ones and the finish call alone; then raise what a hook raised."""
-        finish = self.turn.output.name if self.turn.output else None
-        ordered = [call for call in self.calls if call.name != finish]
-        for group in self._groups(ordered):
+        for group in self._groups():
             await self._act_group(group)
-        for call in self.calls:
-            if call.name == finish and not self.wishes and not self._errors:
-                await self._act_group([call])
-        if self._errors:
-            raise self._errors[0]
+            if self._errors:
+                raise self._errors[0]
+            if self.wishes:
+                return
 
-    def _groups(self, calls: Sequence[ToolUseBlock]) -> list[list[ToolUseBlock]]:
+    def _groups(self) -> list[list[ToolUseBlock]]:
+        """Which calls run beside each other: a sequential tool is alone, and the finish call comes last."""
+        if len(self.calls) == 1:
+            return [self.calls]
+        finish = self.turn.output.name if self.turn.output else None
         toolkit = self.turn.agent.toolkit
         width = toolkit.max_parallel if toolkit.parallel else 1
         groups: list[list[ToolUseBlock]] = []
         alone = True
-        for call in calls:
+        for call in sorted(self.calls, key=lambda call: call.name == finish):
             tool = self.turn.tool(call.name)
-            sequential = tool is not None and tool.sequential
-            if alone or sequential or len(groups[-1]) >= width:
+            last, alone = alone, (tool is not None and tool.sequential) or call.name == finish
+            if last or alone or len(groups[-1]) >= width:
                 groups.append([])
             groups[-1].append(call)
-            alone = sequential
         return groups
 
     async def _act_group(self, calls: list[ToolUseBlock]) -> None:
         self.open = len(calls)
+        if len(calls) == 1:
+            return await self._act_one(calls[0])
         tasks = [asyncio.ensure_future(self._act_one(call)) for call in calls]
         try:
             await _all_done(tasks)
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
-            self._give_up([call for call, task in zip(calls, tasks, strict=True) if not task.done()])
+            await asyncio.wait(tasks)
             raise
-
-    def _give_up(self, calls: Sequence[ToolUseBlock]) -> None:
-        self.turn.abandoned.update(call.id for call in calls)
+        return None
 
     async def _act_one(self, call: ToolUseBlock) -> None:
         acting = _Acting(self, call)
@@ -121,8 +117,8 @@ class _Batch:
         if notes:
             update["state"] = notes
         goto, reason = turn.again(), None
-        ending = next((result for result in results if (result.metadata or {}).get("ends_run")), None)
-        answer = self.answer()
+        ending = next((result for result in results if result.metadata and result.metadata.get("ends_run")), None)
+        answer = self.answer() if turn.output is not None else None
         if self.stopped:
             goto, reason = END, "stopped"
         if answer is not None:
@@ -171,7 +167,10 @@ class _Acting:
         if known is not None and known.finished:
             await self._post(as_result_block(known.result))
             return ()
-        wish = self._unknown(known) if known is not None else await self._prepare()
+        if known is not None:
+            wish = self._unknown(known)
+        else:
+            wish = self._checked(None) if self.turn.silent else await self._prepare()
         if isinstance(wish, Wish):
             return (wish,)
         result = wish if wish is not None else await self._run()
@@ -219,10 +218,15 @@ class _Acting:
                 return event.answered
             if event.stopped:
                 return Wish(id="stop", kind="breakpoint", reason=f"A hook stopped the run before `{self.call.name}`.")
+        return self._checked(asked)
+
+    def _checked(self, asked: str | None) -> Wish | ToolResultBlock | None:
         return self._decided() or self._validate() or self._permitted(asked)
 
     def _decided(self) -> ToolResultBlock | None:
         """The result that somebody's decision gives the call without running it."""
+        if not self.turn.state.answers:
+            return None
         decision, data = decision_in(self.turn.state.answers.get(self.call.id))
         if decision == "edit":
             self.input = data["input"]
@@ -309,11 +313,13 @@ class _Acting:
             result = failed(self.call.name, error)
         except Exception as error:
             result = failed(self.call.name, error)
+        if run.given_up:
+            await report_late(self.turn, self.call, result)
         return self._block(result, edited)
 
     def _context(self) -> ToolContext:
         turn = self.turn
-        emitter = self._emit if turn.watched(ActingChunkEvent) else None
+        emitter = None if turn.silent or not turn.watched(ActingChunkEvent) else self._emit
         context = turn.run.context
         return ToolContext(
             self.call, turn.run.name, turn.agent.name, turn.run.id, context, emitter, self._abandon, turn.run
@@ -348,6 +354,8 @@ class _Acting:
     async def _finish(self, result: ToolResultBlock) -> None:
         run = self.turn.run
         run.record(FinishedRecord(call=self.call.id, result=result))
+        if self.turn.silent:
+            return
         if self.turn.hooks.wanting(PostActingEvent):
             await run.commit()
         await self._post(result)
@@ -397,18 +405,21 @@ def as_result_block(result: Any) -> ToolResultBlock:
 
 def late_reporter(turn: Turn, call: ToolUseBlock) -> Callable[[concurrent.futures.Future[Any]], None]:
     """What to do when a tool that was given up comes to an end: leave a note for whoever drives the thread."""
-    journal, thread = turn.run.journal, turn.run.name
 
     def report(future: concurrent.futures.Future[Any]) -> None:
         if future.cancelled():
             return
         error = future.exception()
         result = failed(call.name, error) if error is not None else cast("ToolResult", future.result())
-        block = ToolResultBlock(id=call.id, name=call.name, output=result.output, status=result.status)
-        note = {"kind": "late", "call": call.id, "result": to_jsonable(block)}
-        asyncio.run_coroutine_threadsafe(cast("Any", journal.post(thread, note)), background_loop())
+        asyncio.run_coroutine_threadsafe(report_late(turn, call, result), background_loop())
 
     return report
+
+
+async def report_late(turn: Turn, call: ToolUseBlock, result: ToolResult) -> None:
+    """Leave a note about what a call that was given up came to."""
+    block = ToolResultBlock(id=call.id, name=call.name, output=result.output, status=result.status)
+    await turn.run.journal.post(turn.run.name, {"kind": "late", "call": call.id, "result": to_jsonable(block)})
 
 
 def _json_problem(raw: str) -> str:

@@ -13,6 +13,9 @@ from treadle.hook._hook import hook_name
 from treadle.message import Msg, TextBlock, ToolResultBlock, ToolUseBlock
 
 
+_NO_HOOKS = HookSet()
+
+
 class AgentBase(ABC):
     """An agent has a name, hooks, and something to say.
 
@@ -23,6 +26,8 @@ class AgentBase(ABC):
     """
 
     _class_hooks: ClassVar[tuple[Hook, ...]] = ()
+    _class_level: ClassVar[int] = 0
+    """Counts changes of class-level hooks, so that agents notice them."""
 
     def __init__(self, *, name: str, hooks: Iterable[Hook] = (), console: TextIO | None = None) -> None:
         self.name = name
@@ -44,11 +49,13 @@ class AgentBase(ABC):
     def add_class_hook(cls, hook: Hook) -> None:
         """Add a hook to every agent of this class and its subclasses; agents that are running get it at their next run."""
         cls._class_hooks = (*cls.__dict__.get("_class_hooks", ()), hook)
+        AgentBase._class_level += 1
 
     @classmethod
     def remove_class_hook(cls, name: str) -> None:
         """Remove the class-level hooks of a name."""
         cls._class_hooks = tuple(hook for hook in cls.__dict__.get("_class_hooks", ()) if hook_name(hook) != name)
+        AgentBase._class_level += 1
 
     def add_hook(self, hook: Hook) -> None:
         """Add a hook to this agent, from its next run on."""
@@ -65,10 +72,11 @@ class AgentBase(ABC):
 
     def hook_set(self) -> HookSet:
         """All hooks, class level before instance level, ready to fire."""
-        levels = tuple(cls.__dict__.get("_class_hooks", ()) for cls in reversed(type(self).__mro__))
-        key = (self._hooks, *levels)
+        key = (AgentBase._class_level, self._hooks)
         if self._hook_set is None or self._hook_set[0] != key:
-            self._hook_set = (key, HookSet([hook for level in levels for hook in level], self._hooks))
+            classes = [cls for cls in reversed(type(self).__mro__) if "_class_hooks" in cls.__dict__]
+            level = [hook for cls in classes for hook in cls.__dict__["_class_hooks"]]
+            self._hook_set = (key, HookSet(level, self._hooks) if level or self._hooks else _NO_HOOKS)
         return self._hook_set[1]
 
     # Showing.

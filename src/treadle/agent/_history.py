@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, overload
 
 from treadle.graph._strategy import Items
@@ -135,7 +135,6 @@ class Conversation(Sequence[Msg]):
 
 def result_msg(result: Any, at: float) -> Any:
     """The message for a call's stored result; its id and time follow from the record, so that folding gives it again."""
-    call = result["id"] if isinstance(result, Mapping) else result.id
     if isinstance(result, ToolResultBlock):
-        return Msg(role="tool", name="tool", content=(result,), id=f"{call}-result", timestamp=at)
-    return {"role": "tool", "name": "tool", "content": [result], "id": f"{call}-result", "timestamp": at}
+        return Msg(role="tool", name="tool", content=(result,), id=f"{result.id}-result", timestamp=at)
+    return {"role": "tool", "name": "tool", "content": [result], "id": f"{result['id']}-result", "timestamp": at}

@@ -23,7 +23,7 @@ from treadle.graph._plan import Plan
 from treadle.graph._schema import Key, Schema
 from treadle.graph._strategy import Custom
 from treadle.message import Msg
-from treadle.message._codec import as_msgs, dumps, to_jsonable
+from treadle.message._codec import as_msgs, dumps
 from treadle.model import Usage
 
 GOTOS: Mapping[str, Sequence[str]] = {
@@ -45,13 +45,13 @@ class _MsgsKey(Key):
 
 
 class _UsageKey(Key):
-    """What a turn cost: stored without zeros."""
+    """What a turn cost: stored as it is, which leaves out zeros."""
 
     def dump(self, value: Any) -> Any:
-        return None if value is None else to_jsonable(value)
+        return value
 
     def load(self, value: Any) -> Any:
-        return None if value is None else Usage(**value)
+        return Usage(**value) if isinstance(value, dict) else value
 
 
 class _JsonKey(Key):
@@ -79,6 +79,7 @@ class _BeforeAgentNode:
 
     name = "before_agent"
     interruptible = True
+    commits = False
 
     async def run(self, context: NodeContext) -> Command:
         turn = turn_of(context.run)

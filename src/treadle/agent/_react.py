@@ -353,7 +353,8 @@ class ReActAgentBase(AgentBase):
         """End a run that was interrupted or failed, with a result for every open call."""
         turn = turn_of(run)
         why = "the run was interrupted." if reason == "interrupted" else "the run failed before it."
-        results = settle(turn.history.pending.values(), run.state.calls, why, cancelled=True, abandoned=turn.abandoned)
+        given_up = run.state.calls if run.given_up else turn.abandoned
+        results = settle(turn.history.pending.values(), run.state.calls, why, cancelled=True, abandoned=given_up)
         values = dict(run.salvaged or {})
         messages: list[Any] = [*(_result_message(result) for result in results), *values.get("messages", ())]
         wish = (run.interruption or {}).get("message")
@@ -401,9 +402,10 @@ class ReActAgentBase(AgentBase):
         """The toolkit and what hooks add to it, kept until one of them changes."""
         specs = self.toolkit.specs()
         if self._tool_view is None or self._tool_view[0] is not specs or self._tool_view[1] is not hooks:
-            extra = {tool.name: tool for tool in Toolkit([tool for hook in hooks.hooks for tool in hook.tools()])}
-            own = [spec for spec in specs if spec.name not in extra]
-            view = ToolView(self.toolkit, extra, (*own, *(tool.spec for tool in extra.values())))
+            found = [tool for hook in hooks.hooks for tool in hook.tools()]
+            extra = {tool.name: tool for tool in Toolkit(found)} if found else {}
+            own = [spec for spec in specs if spec.name not in extra] if extra else specs
+            view = ToolView(self.toolkit, extra, (*own, *(tool.spec for tool in extra.values())) if extra else specs)
             self._tool_view = (specs, hooks, view)
         return self._tool_view[2]
 
@@ -473,10 +475,14 @@ class ReActAgent(ReActAgentBase):
         return await turn_of(run).ask(request, ReasoningChunkEvent)
 
     async def _acting(self, call: ToolCall, run: Run) -> ToolResult:
+        hooks = turn_of(run).hooks
+        if not hooks.tool_hooks:
+            return await call.tool.run(call.input, call.context)
+
         async def innermost(call: ToolCall) -> ToolResult:
             return await call.tool.run(call.input, call.context)
 
-        return await turn_of(run).hooks.wrap_tool(innermost)(call)
+        return await hooks.wrap_tool(innermost)(call)
 
     async def _summarizing(self, settled: list[Msg], run: Run) -> tuple[Msg, Usage]:
         return await summarize(turn_of(run), settled)

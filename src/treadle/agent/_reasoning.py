@@ -25,6 +25,7 @@ class ModelNode:
 
     name = "model"
     interruptible = True
+    commits = False
 
     async def run(self, context: NodeContext) -> Command:
         """Ask once, and say where the answer leads."""
@@ -32,7 +33,7 @@ class ModelNode:
         if turn.over_budget():
             return Command(goto=END, reason="budget")
         before = _PreReasoning(turn)
-        if turn.watched(PreReasoningEvent):
+        if not turn.silent and turn.watched(PreReasoningEvent):
             await before.fire()
         if before.stopped:
             return Command(update=before.update(()), goto=END, reason="stopped")
@@ -118,6 +119,8 @@ class _Answer:
     async def lead(self) -> Command:
         """Let hooks have their say, then decide: stop, ask again, act, or end."""
         turn = self.turn
+        if turn.silent:
+            return self._decide()
         if turn.watched(PostReasoningEvent):
             event = PostReasoningEvent(
                 source=turn.run.source, message=self.message, state={**turn.notes, **self.before.updates}

@@ -24,6 +24,7 @@ class SummaryNode:
 
     name = "summarize"
     interruptible = True
+    commits = False
 
     async def run(self, context: NodeContext) -> Command:
         """Give open calls an error result, ask for a summary, and end with it."""

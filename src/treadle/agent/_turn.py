@@ -49,27 +49,20 @@ class Turn:
         self.agent = agent
         self.run = run
         self.hooks = agent.hook_set()
+        self._has_hooks = bool(self.hooks.hooks) or agent.console is not None
         self.model = agent.model
         self.limits = request.limits or agent.limits
         self.output: OutputSpec | None = None
         self.abandoned: set[str] = set()
         self.deltas: list[Delta] = []
         """What the model said so far in the answer that is under way."""
+        self.state: ThreadState = run.state
+        self.history: History = run.state.values["messages"]
         self._tools = agent.tool_view(self.hooks)
         prompt = render(agent.system_prompt, {**agent.variables, **run.variables})
         self.system: tuple[Msg, ...] = (Msg.system(prompt),) if prompt else ()
 
     # The state, typed.
-
-    @property
-    def state(self) -> ThreadState:
-        """The folded thread."""
-        return self.run.state
-
-    @property
-    def history(self) -> History:
-        """The thread's messages."""
-        return self.run.state.values["messages"]
 
     @property
     def notes(self) -> Mapping[str, Any]:
@@ -129,6 +122,8 @@ class Turn:
 
     def hints(self) -> tuple[Msg, ...]:
         """Reminders for the next request; they are never stored."""
+        if not self.state.values["reminders"]:
+            return ()
         if self.reminders("empty"):
             return (Msg.user(EMPTY_HINT, name="system"),)
         if self.reminders("output") and self.output is not None:
@@ -142,14 +137,22 @@ class Turn:
             await self.run.forward(event)
         return event
 
+    @property
+    def silent(self) -> bool:
+        """Whether nobody watches at all: no hook, no reader, no console."""
+        return not (self._has_hooks or self.run.listening)
+
     def watched(self, kind: type[Any]) -> bool:
         """Whether anybody, hook or reader, wants events of a class."""
-        return bool(self.hooks.wanting(kind)) or self.run.listening
+        return self.run.listening or bool(self.hooks.hooks and self.hooks.wanting(kind))
 
     async def ask(
         self, request: ModelRequest, chunk: type[ReasoningChunkEvent | SummaryChunkEvent]
     ) -> ModelResponse:
         """Ask the model, through every `around_model`."""
+
+        if not self.hooks.model_hooks:
+            return await self._ask(request, chunk)
 
         async def innermost(request: ModelRequest) -> ModelResponse:
             return await self._ask(request, chunk)

@@ -17,14 +17,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from treadle.errors import EventError
-from treadle.event._base import ModifiableEvent, NotificationEvent
+from treadle.event._base import ModifiableEvent, NotificationEvent, notification
+from treadle.event._check import check_answer, check_given, check_input, check_messages, check_result
 from treadle.event._pause import Pause
 from treadle.message import Msg, OutputBlock, Status, ToolResultBlock, ToolUseBlock
+from treadle.message._codec import dumps
 from treadle.model import Delta, TextDelta, ToolChoice, ToolSpec
 
 
@@ -41,9 +44,19 @@ class _StatefulEvent(ModifiableEvent):
         self._note("stopped", True)
 
     def update_state(self, **values: Any) -> None:
-        """Store values (JSON) with the thread; later events see them in `state`."""
-        self._note("updates", {**self.updates, **values})
-        object.__setattr__(self, "state", {**self.state, **values})
+        """Store values (JSON) with the thread; later events see them in `state`. None removes a value."""
+        stored = json.loads(dumps(values))
+        self._note("updates", {**self.updates, **stored})
+        self._show(stored)
+
+    def take_over(self, other: ModifiableEvent) -> None:
+        """Apply what a hook put into another event of this class."""
+        ModifiableEvent.take_over(self, other)  # `super()` does not work in a class with slots
+        self._show(self.updates)
+
+    def _show(self, updates: Mapping[str, Any]) -> None:
+        state = {key: value for key, value in {**self.state, **updates}.items() if value is not None}
+        object.__setattr__(self, "state", state)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,6 +65,9 @@ class PreCallEvent(ModifiableEvent):
 
     changeable: ClassVar[frozenset[str]] = frozenset({"messages"})
     messages: Sequence[Msg]
+
+    def _accept(self, name: str, value: Any) -> None:
+        check_given(self, value)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -68,11 +84,20 @@ class PreReasoningEvent(_StatefulEvent):
 
     def add_messages(self, messages: Sequence[Msg]) -> None:
         """Add messages to this request and, with the model's answer, to the history."""
+        check_given(self, messages)
+        if any(msg.role == "tool" or msg.tool_calls for msg in messages):
+            raise EventError(
+                "`add_messages` takes no tool calls and no results; no call is open before the model is asked."
+            )
         self._note("added", (*self.added, *messages))
         object.__setattr__(self, "messages", [*self.messages, *messages])
 
+    def _accept(self, name: str, value: Any) -> None:
+        if name == "messages":
+            check_messages(self, value)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@notification
 class ReasoningChunkEvent(NotificationEvent):
     """A piece of the model's answer: text, thinking, or part of a tool call."""
 
@@ -97,11 +122,13 @@ class PostReasoningEvent(_StatefulEvent):
 
         Calls in the answer that `messages` does not answer get an error result, so that the history stays valid.
         """
-        if any(msg.role == "system" for msg in messages):
-            raise EventError(
-                "`goto_reasoning` takes no system messages; use the system prompt or a `PreReasoningEvent`."
-            )
+        check_given(self, messages)
+        if any(msg.tool_calls for msg in messages):
+            raise EventError("`goto_reasoning` takes no tool calls: nobody would run them before the model is asked.")
         self._note("goto", tuple(messages))
+
+    def _accept(self, name: str, value: Any) -> None:
+        check_answer(self, value)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -114,16 +141,20 @@ class PreActingEvent(_StatefulEvent):
     answered: ToolResultBlock | None = field(default=None, init=False)
     asked: str | None = field(default=None, init=False)
 
-    def answer(self, output: str, *, status: Status = "ok") -> None:
+    def answer(self, output: str | Sequence[OutputBlock], *, status: Status = "ok") -> None:
         """Give the call this result without running the tool."""
-        self._note("answered", ToolResultBlock(id=self.call.id, name=self.call.name, output=output, status=status))
+        content = output if isinstance(output, str) else tuple(output)
+        self._note("answered", ToolResultBlock(id=self.call.id, name=self.call.name, output=content, status=status))
 
     def ask(self, reason: str = "") -> None:
         """Pause for a person's approval before the tool runs."""
         self._note("asked", reason)
 
+    def _accept(self, name: str, value: Any) -> None:
+        check_input(self, value)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@notification
 class ActingChunkEvent(NotificationEvent):
     """A tool reports progress; the model never sees it."""
 
@@ -139,6 +170,9 @@ class PostActingEvent(_StatefulEvent):
     call: ToolUseBlock
     result: ToolResultBlock
 
+    def _accept(self, name: str, value: Any) -> None:
+        check_result(self, value, self.call)
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PreSummaryEvent(ModifiableEvent):
@@ -148,8 +182,12 @@ class PreSummaryEvent(ModifiableEvent):
     messages: Sequence[Msg]
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    def _accept(self, name: str, value: Any) -> None:
+        if name == "messages":
+            check_messages(self, value)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@notification
 class SummaryChunkEvent(NotificationEvent):
     """A piece of the summary."""
 
@@ -168,6 +206,11 @@ class PostSummaryEvent(ModifiableEvent):
     changeable: ClassVar[frozenset[str]] = frozenset({"message"})
     message: Msg
 
+    def _accept(self, name: str, value: Any) -> None:
+        check_answer(self, value)
+        if value.tool_calls:
+            raise EventError("A summary makes no tool calls: nobody would run them.")
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PostCallEvent(ModifiableEvent):
@@ -175,6 +218,12 @@ class PostCallEvent(ModifiableEvent):
 
     changeable: ClassVar[frozenset[str]] = frozenset({"reply"})
     reply: Any
+
+    def _accept(self, name: str, value: Any) -> None:
+        if type(value) is not type(self.reply):
+            raise EventError(
+                f"`PostCallEvent.reply` takes a `Reply`, not {value!r:.200}; `dataclasses.replace` makes one."
+            )
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -184,22 +233,25 @@ class PrePrintEvent(ModifiableEvent):
     changeable: ClassVar[frozenset[str]] = frozenset({"message"})
     message: Msg
 
+    def _accept(self, name: str, value: Any) -> None:
+        check_messages(self, (value,))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@notification
 class PostPrintEvent(NotificationEvent):
     """A message was shown."""
 
     message: Msg
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@notification
 class ErrorEvent(NotificationEvent):
     """Something failed that the run cannot go on from."""
 
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@notification
 class NodeStartedEvent(NotificationEvent):
     """A node of the graph begins."""
 
@@ -207,7 +259,7 @@ class NodeStartedEvent(NotificationEvent):
     task: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@notification
 class NodeUpdatedEvent(NotificationEvent):
     """A node finished; `values` is its update."""
 
@@ -216,7 +268,7 @@ class NodeUpdatedEvent(NotificationEvent):
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@notification
 class CustomEvent(NotificationEvent):
     """Whatever a node or a tool wants to tell whoever watches."""
 
@@ -224,12 +276,12 @@ class CustomEvent(NotificationEvent):
     data: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@notification
 class RunStartedEvent(NotificationEvent):
     """A run has the thread and begins."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@notification
 class RunEndedEvent(NotificationEvent):
     """The last event of a run that came to an end; `result` is what the caller gets."""
 
@@ -237,7 +289,7 @@ class RunEndedEvent(NotificationEvent):
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@notification
 class RunPausedEvent(NotificationEvent):
     """The last event of a run that waits for the outside; `result` is what the caller gets meanwhile."""
 
@@ -245,7 +297,7 @@ class RunPausedEvent(NotificationEvent):
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@notification
 class RunFailedEvent(NotificationEvent):
     """The last event of a run that could not go on."""
 

@@ -37,9 +37,3 @@ class Command:
     reason: str | None = None
     calls: Sequence[str] | None = None
     pause: Sequence[Wish] = ()
-
-
-def targets(goto: Goto) -> list[str | Send]:
-    """Return a goto as a list, `END` left out: an empty list ends the run."""
-    items: Sequence[str | Send] = [goto] if isinstance(goto, str | Send) else goto
-    return [item for item in items if item != END]

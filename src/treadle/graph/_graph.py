@@ -21,6 +21,7 @@ class _Start:
 
     name = START
     interruptible = True
+    commits = False
 
     async def run(self, context: NodeContext) -> None:
         return None

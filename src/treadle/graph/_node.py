@@ -105,6 +105,8 @@ class Node(Protocol):
     name: str
     interruptible: bool
     """Whether a cooperative interrupt may take effect just before this node."""
+    commits: bool
+    """Whether the node itself makes what came before durable, before it does anything that counts."""
 
     async def run(self, context: NodeContext) -> Result:
         """Do the work and return the update."""
@@ -131,6 +133,7 @@ class FunctionNode:
     timeout: float | None = None
     on_error: Callable[..., Any] | None = None
     interruptible: bool = True
+    commits: bool = False
 
     async def run(self, context: NodeContext) -> Result:
         """Call the function, again where the retry policy says so, and let the error handler have the last word."""
@@ -203,10 +206,10 @@ def _wants_context(function: Callable[..., Any]) -> bool:
 
 def as_command(result: Any, node: str) -> Command:
     """Bring what a node returned into one form."""
-    if result is None:
-        return Command()
     if isinstance(result, Command):
         return result
+    if result is None:
+        return Command()
     if isinstance(result, Mapping):
         return Command(update=cast("Mapping[str, Any]", result))
     raise StateError(f"Node {node!r} returned {result!r:.200}; a node returns a dict of updates, a `Command` or None.")

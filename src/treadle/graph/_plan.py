@@ -9,7 +9,7 @@ from typing import Any
 
 from treadle.errors import GraphError
 from treadle.event import Wish
-from treadle.graph._control import END, START, Goto, Send, targets
+from treadle.graph._control import END, START, Goto, Send
 from treadle.graph._node import Node
 from treadle.graph._schema import Schema
 from treadle.graph._state import ThreadState, to_targets
@@ -105,19 +105,21 @@ class Plan:
         self, update: UpdateRecord, state: ThreadState, ask: Callable[[Route, ThreadState], Any]
     ) -> list[Target]:
         if update.goto is not None:
-            return [self._checked(target, update.node) for target in update.goto]
+            return self.checked(update.goto, update.node)
         found: list[Target] = [edge for edge in self.edges.get(update.node, ()) if edge != END]
         for route in self.routes.get(update.node, ()):
             chosen = _translate(route, ask(route, state), update.node)
-            found += [self._checked(target, update.node) for target in to_targets(targets(chosen))]
+            found += self.checked(to_targets(chosen), update.node)
         return found
 
-    def _checked(self, target: Target, source: str) -> Target:
-        name = target if isinstance(target, str) else target["node"]
-        if name not in self.nodes:
-            known = ", ".join(sorted(self.nodes))
-            raise GraphError(f"Node {source!r} leads to {name!r}, which does not exist; there are {known}.")
-        return target
+    def checked(self, targets: Sequence[Target], source: str) -> list[Target]:
+        """The targets, if all of them are nodes of this graph."""
+        for target in targets:
+            name = target if isinstance(target, str) else target["node"]
+            if name not in self.nodes:
+                known = ", ".join(sorted(self.nodes))
+                raise GraphError(f"Node {source!r} leads to {name!r}, which does not exist; there are {known}.")
+        return list(targets)
 
     def _gather(self, state: ThreadState, steps: Sequence[list[Target]]) -> list[Target]:
         """One list of all targets: a node named twice runs once, every `Send` counts, joins wait for all their sources."""

@@ -24,7 +24,7 @@ from treadle.event import (
     Wish,
 )
 from treadle.graph._channel import Channel, Observer
-from treadle.graph._control import Command, targets
+from treadle.graph._control import Command
 from treadle.graph._node import Node, NodeContext, PauseSignal, as_command
 from treadle.graph._plan import Plan
 from treadle.graph._state import Task, ThreadState, to_targets
@@ -42,6 +42,8 @@ from treadle.journal._record import (
 from treadle.message._codec import to_jsonable
 
 logger = logging.getLogger("treadle")
+CLEANUP_SECONDS = 5.0
+"""How long a cancelled node may take to clean up before the run is closed without it."""
 Terminal: TypeAlias = RunEndedEvent | RunPausedEvent | RunFailedEvent
 _active: WeakKeyDictionary[Any, dict[str, Run]] = WeakKeyDictionary()
 
@@ -49,6 +51,17 @@ _active: WeakKeyDictionary[Any, dict[str, Run]] = WeakKeyDictionary()
 def active_run(journal: Journal, thread: str) -> Run | None:
     """The run of this process that drives a thread, if there is one."""
     return _active.get(journal, {}).get(thread)
+
+
+def _resolve(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
+
+
+def _forget(work: asyncio.Task[Any]) -> None:
+    """Take note of how abandoned work ended, so that nobody complains that nobody did."""
+    if not work.cancelled() and work.exception() is not None:
+        logger.info("Work that had been given up ended with %r", work.exception())
 
 
 class Host(Protocol):
@@ -112,14 +125,25 @@ class Run:
         self.scratch: dict[str, Any] = {}
         """The host's notes for this run only; nothing here survives it."""
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.opened: OpenThread
+        """The thread, opened for writing; there once the run has its lease."""
+        self.state: ThreadState
+        """The folded state of the thread."""
+        self.listening = channel is not None or (parent is not None and parent.listening)
+        """Whether anybody reads this run's events."""
+        self._children: list[Run] = []
+        if parent is not None:
+            parent._children.append(self)
         self._channel = channel
         self._observers: list[Observer] = []
         self._wait_for_lease = wait
         self._wishes: list[Wish] = []
         self._cancelled = False
-        self._driving = False
+        self.given_up = False
+        """Whether the run was closed while a node was still at work, because that would not stop."""
+        self._work: asyncio.Task[bool] | None = None
+        self._driven: asyncio.Future[None] | None = None
         self._lost: BaseException | None = None
-        self._thread: OpenThread | None = None
         self._task: asyncio.Task[Terminal] | None = None
         self._chores: set[asyncio.Task[None]] = set()
 
@@ -146,8 +170,14 @@ class Run:
     def interrupt(self, message: Any = None, *, now: bool = False) -> None:
         """Stop at the next checkpoint, or `now`; `message` becomes the answer."""
         self.interruption = {"message": message}
-        if now and self._driving and self._task is not None:
-            self._task.cancel()
+        if now:
+            self._stop_work()
+
+    def _stop_work(self) -> None:
+        """Cancel what is under way; what does not stop in time is given up."""
+        if self._work is not None and self.loop is not None and not self._work.done():
+            self._work.cancel()
+            self.loop.call_later(CLEANUP_SECONDS, _resolve, self._driven)
 
     def cancel(self) -> None:
         """Stop now, because nobody waits for the answer any more."""
@@ -158,25 +188,15 @@ class Run:
         """Watch the run without ever slowing it."""
         observer = Observer()
         self._observers.append(observer)
+        self._listen()
         return observer
 
+    def _listen(self) -> None:
+        self.listening = True
+        for child in self._children:
+            child._listen()
+
     # What nodes do with a run.
-
-    @property
-    def state(self) -> ThreadState:
-        """The folded state of the thread."""
-        return self.opened.state
-
-    @property
-    def opened(self) -> OpenThread:
-        """The thread, opened for writing."""
-        assert self._thread is not None, "The run has not opened its thread yet."
-        return self._thread
-
-    @property
-    def listening(self) -> bool:
-        """Whether anybody reads this run's events."""
-        return self._channel is not None or bool(self._observers) or (self.parent is not None and self.parent.listening)
 
     async def emit(self, event: Event) -> None:
         """Hand an event to hooks that watch, then to readers; a full channel makes the run wait for its reader."""
@@ -219,9 +239,10 @@ class Run:
         return last
 
     async def _opened_run(self) -> Terminal:
-        self._thread = thread = await OpenThread.open(
+        self.opened = thread = await OpenThread.open(
             self.journal, self.name, self.plan.schema, owner=self.id, wait=self._wait_for_lease
         )
+        self.state = thread.state
         runs = _active.setdefault(self.journal, {})
         runs[self.name] = self
         try:
@@ -239,7 +260,7 @@ class Run:
             return await self._guarded()
         finally:
             del runs[self.name]
-            await asyncio.shield(self._shut(thread))
+            await self._shut(thread)
 
     async def _shut(self, thread: OpenThread) -> None:
         thread.deafen()
@@ -251,26 +272,20 @@ class Run:
 
     async def _guarded(self) -> Terminal:
         """Drive, and whatever happens leave a thread that is at rest."""
-        self._driving = True
         try:
-            if await self._drive():
+            if await self._at_work():
                 pause = Pause(thread=self.name, wishes=tuple(self._wishes))
                 self.pause = pause
                 result = await self.host.finish_run(self, "paused")
                 return RunPausedEvent(source=self.source, pause=pause, result=result)
             reason = self.state.reason or "ended"
             result = await self.host.finish_run(self, reason)
-            self._driving = False
             self.record(EndedRecord(reason=reason))
             await self.commit()
             return RunEndedEvent(source=self.source, reason=reason, result=result)
         except _Interrupted:
             return await self._close_interrupted()
         except asyncio.CancelledError as error:
-            self._driving = False
-            task = asyncio.current_task()
-            while task is not None and task.cancelling():
-                task.uncancel()
             if self._lost is not None:
                 return await self._close_failed(self._lost)
             if self.interruption is None:
@@ -280,8 +295,27 @@ class Run:
         except Exception as error:
             return await self._close_failed(error)
 
+    async def _at_work(self) -> bool:
+        """Drive in a task of its own, so that the run can be closed even if a node does not stop when it is told to."""
+        loop = asyncio.get_running_loop()
+        work = self._work = loop.create_task(self._drive())
+        driven = self._driven = loop.create_future()
+        work.add_done_callback(lambda _: _resolve(driven))
+        try:
+            await driven
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            while task is not None and task.cancelling():
+                task.uncancel()
+            self._stop_work()
+            await asyncio.wait([work], timeout=CLEANUP_SECONDS)
+        if not work.done():
+            self.given_up = True
+            work.add_done_callback(_forget)
+            raise asyncio.CancelledError
+        return work.result()
+
     async def _close_interrupted(self) -> Terminal:
-        self._driving = False
         self.record(self.host.close_run(self, "interrupted", None))
         await self.commit()
         if self._cancelled:
@@ -290,7 +324,6 @@ class Run:
         return RunEndedEvent(source=self.source, reason="interrupted", result=result)
 
     async def _close_failed(self, error: BaseException) -> Terminal:
-        self._driving = False
         try:
             if not isinstance(error, JournalError):
                 self.record(self.host.close_run(self, "failed", error))
@@ -319,8 +352,13 @@ class Run:
             if not self._wishes and plan.has_breakpoints:
                 self._wishes += plan.breakpoints(state)
             if not self._wishes:
-                await thread.commit()
-                await self._execute_all(tasks)
+                if len(tasks) > 1:
+                    await thread.commit()
+                    await self._execute_all(tasks)
+                else:
+                    if not plan.node(tasks[0].node).commits:
+                        await thread.commit()
+                    await self._execute(tasks[0])
             if self._wishes:
                 self.record(PausedRecord(wishes=[to_jsonable(wish) for wish in self._wishes]))
                 await thread.commit()
@@ -333,8 +371,6 @@ class Run:
             raise GraphError(f"Node {self.plan.joins[join].target!r} waits for {missing}, which can no longer come.")
 
     async def _execute_all(self, tasks: list[Task]) -> None:
-        if len(tasks) == 1:
-            return await self._execute(tasks[0])
         running = [asyncio.ensure_future(self._execute(task)) for task in tasks]
         try:
             await asyncio.wait(running)
@@ -347,7 +383,6 @@ class Run:
         first = next((error for error in errors if error is not None), None)
         if first is not None:
             raise first
-        return None
 
     async def _execute(self, task: Task) -> None:
         node: Node = self.plan.node(task.node)
@@ -372,9 +407,15 @@ class Run:
         """Record a node's update; with the last one of a step also where the run goes, unless finding out takes time."""
         plan, state, thread = self.plan, self.state, self.opened
         values = plan.schema.dump(command.update) if command.update else None
-        goto = None if command.goto is None else to_targets(targets(command.goto))
+        goto = None if command.goto is None else to_targets(command.goto)
         last = len(state.done) + 1 == len(state.frontier)
         alone = len(state.frontier) == 1
+        if alone and goto is not None and not plan.joins:
+            next = plan.checked(goto, task.node)
+            record = UpdateRecord(
+                node=task.node, values=values, calls=command.calls, next=next, reason=command.reason
+            )
+            return thread.record(record)
         next: Sequence[Target] | None = None
         if last and not plan.slow_routes:
             draft = UpdateRecord(
@@ -395,9 +436,8 @@ class Run:
             reason=command.reason,
         )
         if last and not plan.slow_routes:
-            thread.queue(record)
-        else:
-            thread.record(record)
+            return thread.queue(record)
+        return thread.record(record)
 
     def _routed_or_none(self) -> list[Target] | None:
         """Where the finished step leads; None if an edge raised, which `_route` then meets again with the update stored."""
@@ -432,8 +472,7 @@ class Run:
             notes = await self.journal.collect(self.opened.lease)
         except JournalError as error:
             self._lost = error
-            if self._driving and self._task is not None:
-                self._task.cancel()
+            self._stop_work()
             return
         for note in notes:
             if note["kind"] == "late":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from treadle.graph._control import Send
+from treadle.graph._control import END, Goto, Send
 from treadle.graph._schema import Schema
 from treadle.graph._strategy import MISSING
 from treadle.journal._journal import Snapshot
@@ -48,9 +48,12 @@ class CallState:
     at: float = 0.0
 
 
-def to_targets(goto: Sequence[str | Send]) -> list[Target]:
-    """Write where to go as a record does."""
-    return [item if isinstance(item, str) else {"node": item.node, "arg": item.arg} for item in goto]
+def to_targets(goto: Goto) -> list[Target]:
+    """Write where to go as a record does; `END` is left out, so that an empty list ends the run."""
+    if isinstance(goto, str):
+        return [] if goto == END else [goto]
+    items = [goto] if isinstance(goto, Send) else goto
+    return [item if isinstance(item, str) else {"node": item.node, "arg": item.arg} for item in items if item != END]
 
 
 class ThreadState:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from treadle.errors import ConflictError
+from treadle.errors import ConflictError, LeaseLostError
 from treadle.graph._schema import Schema
 from treadle.graph._state import ThreadState
 from treadle.journal._journal import Journal, Lease
@@ -41,7 +41,7 @@ async def load_state(journal: Journal, thread: str, schema: Schema, *, until: in
 class OpenThread:
     """The only way a run writes: `record` folds and queues, `commit` makes everything queued durable."""
 
-    __slots__ = ("_buffer", "_flush", "_snapshot_seq", "_stop_listening", "journal", "lease", "lost", "state")
+    __slots__ = ("_buffer", "_snapshot_seq", "_stop_listening", "_waiters", "_writing", "closed", "journal", "lease", "lost", "state")
 
     def __init__(self, journal: Journal, lease: Lease, state: ThreadState) -> None:
         self.journal = journal
@@ -49,7 +49,9 @@ class OpenThread:
         self.state = state
         self.lost: BaseException | None = None
         self._buffer: list[Record] = []
-        self._flush: asyncio.Future[None] | None = None
+        self.closed = False
+        self._writing = False
+        self._waiters: list[asyncio.Future[None]] = []
         self._snapshot_seq = state.seq
         self._stop_listening: Callable[[], None] | None = None
 
@@ -58,9 +60,10 @@ class OpenThread:
         """Take the lease and fold what is stored; a state kept from an earlier run of this process is reused."""
         lease = await journal.acquire(thread, owner=owner, wait=wait)
         try:
-            cache = _cached(journal)
-            state = cache.pop(thread, None)
-            if state is None or state.schema is not schema or state.seq > lease.seq:
+            state = _cached(journal).pop(thread, None)
+            if not lease.seq:
+                state = ThreadState(schema)
+            elif state is None or state.schema is not schema or state.seq > lease.seq:
                 state = await load_state(journal, thread, schema)
             elif state.seq < lease.seq:
                 for record in await journal.read(thread, after=state.seq):
@@ -78,6 +81,8 @@ class OpenThread:
 
     def record(self, record: Record) -> None:
         """Fold a record into the state and queue it for the next commit."""
+        if self.closed:
+            raise LeaseLostError(f"Thread {self.lease.thread!r} was closed while this was at work.")
         self.state.apply(record)
         self._buffer.append(record)
 
@@ -87,30 +92,38 @@ class OpenThread:
 
     async def commit(self) -> None:
         """Return when everything recorded so far is durable; tasks that come meanwhile share the next write."""
-        while self.lost is None:
-            if self._flush is not None:
-                await asyncio.shield(self._flush)
-            elif self._buffer:
-                await self._write()
+        while self._writing or self._buffer:
+            if self._writing:
+                await self._written()
             else:
-                return
-        raise self.lost
+                await self._write()
+            if self.lost is not None:
+                raise self.lost
 
     async def _write(self) -> None:
         batch, self._buffer = self._buffer, []
-        self._flush = flush = asyncio.get_running_loop().create_future()
+        self._writing = True
         try:
             await self.journal.append(self.lease, self.state.seq - len(batch), batch)
         except Exception as error:
             self.lost = error
         finally:
-            self._flush = None
-            flush.set_result(None)
+            self._writing = False
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters.clear()
+
+    async def _written(self) -> None:
+        """Wait for the write that is under way."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
 
     async def snapshot(self) -> None:
         """Keep a snapshot if enough happened since the last one and nothing is half done."""
         state = self.state
-        if state.seq - self._snapshot_seq >= SNAPSHOT_EVERY and state.quiet and not self._buffer and not self._flush:
+        if state.seq - self._snapshot_seq >= SNAPSHOT_EVERY and state.quiet and not self._buffer and not self._writing:
             self._snapshot_seq = state.seq
             await self.journal.save_snapshot(self.lease, state.snapshot())
 
@@ -122,8 +135,9 @@ class OpenThread:
 
     async def close(self) -> None:
         """Give the lease back. What could not be written is gone with this object, and the journal is as it was."""
-        if self._flush is not None:
-            await asyncio.shield(self._flush)
+        self.closed = True
+        if self._writing:
+            await self._written()
         if self.lost is None and not self._buffer:
             cache = _cached(self.journal)
             cache[self.lease.thread] = self.state

@@ -173,6 +173,7 @@ def decode(text: str | bytes) -> Record:
     try:
         data = json.loads(text)
         version, kind = data.pop("v"), data.pop("kind")
+        hash((version, kind))  # a list or an object, which no lookup takes, is a TypeError
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise FormatError(f"This is not a Treadle record: {text[:200]!r}") from error
     while version in _UPGRADES:

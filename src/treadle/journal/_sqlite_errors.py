@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from treadle.errors import (
+    ConflictError,
     JournalCorruptError,
     JournalError,
     JournalFullError,
@@ -41,6 +42,8 @@ def _translate(error: sqlite3.Error, code: int, what: str) -> JournalError:
         return JournalCorruptError(f"{what} The file is damaged or not a journal; restore a copy or use another path.")
     if primary in _REFUSED:
         return JournalError(f"{what} Check that the file and its folder can be read and written.")
+    if primary == sqlite3.SQLITE_CONSTRAINT:
+        return ConflictError(f"{what} Another writer was faster; read the thread again.")
     return JournalError(what)
 
 

@@ -96,7 +96,9 @@ def disconnect(connection: sqlite3.Connection) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, settings: Settings) -> None:
+    connection.execute("BEGIN")  # one view of the file, which another process may be making
     is_new = _is_new(connection, settings.path)
+    connection.execute("COMMIT")
     _use_wal(connection, settings)
     connection.execute(f"PRAGMA synchronous = {'FULL' if settings.durability == 'power' else 'NORMAL'}")
     if is_new:

@@ -15,7 +15,7 @@ class Job:
     left to take it. `size` is about how many bytes it writes.
     """
 
-    __slots__ = ("after", "error", "future", "loop", "result", "run", "size", "undo")
+    __slots__ = ("after", "error", "future", "loop", "result", "run", "settled", "size", "undo")
 
     def __init__(
         self,
@@ -32,6 +32,7 @@ class Job:
         self.future: asyncio.Future[Any] | None = None
         self.result: Any = None
         self.error: Exception | None = None
+        self.settled = False
 
     def expect(self) -> asyncio.Future[Any]:
         """Make the outcome come to the running event loop; without this it is nobody's."""
@@ -60,6 +61,8 @@ class Job:
                 break
             except asyncio.CancelledError as error:
                 cancelled = cancelled or error
+                if self.settled and self.future.cancelled():  # the outcome came first, and was abandoned
+                    raise cancelled from None
                 if self.future.cancelled():
                     self.expect()
             except Exception as error:
@@ -71,6 +74,7 @@ class Job:
 
     def resolve(self) -> None:
         """Hand the outcome over, in the event loop that asked for it."""
+        self.settled = True
         if self.future is None or self.future.done():
             self.abandon()
         elif self.error is not None:

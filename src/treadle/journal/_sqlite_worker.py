@@ -110,9 +110,9 @@ class Worker:
 
     def fail(self, jobs: list[Job], error: Exception) -> None:
         """Give every job an error of its own to raise."""
+        shared = len(jobs) > 1 and isinstance(error, TreadleError)
         for job in jobs:
-            ours = isinstance(error, TreadleError)
-            job.error = type(error)(*error.args) if ours else translate(error, self.settings.path)
+            job.error = type(error)(*error.args) if shared else translate(error, self.settings.path)
 
     def rollback(self) -> None:
         """Undo an open transaction."""

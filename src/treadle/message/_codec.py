@@ -75,7 +75,10 @@ def msg_from_json(text: str | bytes) -> Msg:
 def as_msgs(values: Iterable[Any]) -> list[Msg]:
     """Take messages as they are and build them from dicts otherwise."""
     items = list(values)
-    if all(isinstance(item, Msg) for item in items):
+    for item in items:
+        if type(item) is not Msg:
+            break
+    else:
         return items
     from pydantic import ValidationError
 

@@ -1,6 +1,17 @@
 """For tests: a model that follows a script, checks of what must always hold, and faults on demand."""
 
+from treadle.testing._faults import FaultyJournal, InjectedFault, kill
 from treadle.testing._scripted import ScriptedModel, Turn, thinking, tool_call
 from treadle.testing._valid import assert_valid_history, history_problems
 
-__all__ = ["ScriptedModel", "Turn", "assert_valid_history", "history_problems", "thinking", "tool_call"]
+__all__ = [
+    "FaultyJournal",
+    "InjectedFault",
+    "ScriptedModel",
+    "Turn",
+    "assert_valid_history",
+    "history_problems",
+    "kill",
+    "thinking",
+    "tool_call",
+]

@@ -10,11 +10,11 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 from treadle.errors import ToolInputError, ToolTimeoutError
 from treadle.tool._base import Tool, input_error
 from treadle.tool._context import Suspend, ToolContext
-from treadle.tool._invoke import Invocation, in_thread, on_loop
+from treadle.tool._invoke import Invocation, in_thread, on_loop, surfaced
 from treadle.tool._jsonschema import SchemaValidator, without
 from treadle.tool._options import ATTRIBUTES, SchemaOptions, ToolOptions, check_name, check_options
 from treadle.tool._plan import Plan, plan_of
-from treadle.tool._result import ToolResult
+from treadle.tool._result import ToolResult, as_result
 from treadle.tool._signature import Target, target_of
 
 P = ParamSpec("P")
@@ -54,6 +54,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self._signature = target.signature
         self._plan = plan
         self._simple = self.timeout is None and not self.retries
+        self._plain = self._simple and self._signature.is_coroutine and not plan.locked and not self._signature.positional
 
     @staticmethod
     def from_schema(
@@ -100,6 +101,8 @@ class FunctionTool(Tool, Generic[P, R]):
             raise Suspend(f"`{self.name}` is run elsewhere.")
         plan = self._plan
         values = plan.filled(self.name, arguments, ctx) if plan.fillers else arguments
+        if self._plain:
+            return await self._directly(values, ctx)
         if self._signature.positional:
             args, named = self._signature.arguments(values)
             call = partial(self._call, *args, **named)
@@ -109,6 +112,16 @@ class FunctionTool(Tool, Generic[P, R]):
         if self._simple:
             return await self._attempt(invocation)
         return await self._guarded(invocation)
+
+    async def _directly(self, values: Mapping[str, Any], ctx: ToolContext) -> ToolResult:
+        """Most tools: a coroutine function without secrets, timeout or retries needs nothing in between."""
+        try:
+            return as_result(await self._call(**values), self.name)
+        except BaseException as error:
+            failure = surfaced(Invocation(self.name, self._call, ctx, ()), error)
+            if failure is error:
+                raise
+        raise failure
 
     async def _attempt(self, invocation: Invocation) -> ToolResult:
         return await (on_loop if self._signature.is_async else in_thread)(invocation)

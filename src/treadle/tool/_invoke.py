@@ -63,15 +63,20 @@ class Invocation:
         return ToolError(text)
 
 
+def surfaced(invocation: Invocation, error: BaseException) -> BaseException:
+    """What an async function's error becomes: itself if it may go on as it is, or if the task really is cancelled."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        return error
+    return invocation.failure(error)
+
+
 async def on_loop(invocation: Invocation) -> ToolResult:
     """Run an async function or async generator."""
     try:
         return as_result(await _settled(invocation), invocation.name)
     except BaseException as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise
-        failure = invocation.failure(error)
+        failure = surfaced(invocation, error)
         if failure is error:
             raise
     raise failure

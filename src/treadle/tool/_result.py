@@ -29,9 +29,11 @@ def as_result(value: Any, name: str = "tool") -> ToolResult:
         return ToolResult(output=str.__str__(value) if value.isascii() else _encodable(value))
     if isinstance(value, ToolResult):
         return _normal(value, name)
+    if type(value) is int:
+        return ToolResult(output=str(value))
     if value is None:
         return ToolResult(output="")
-    if type(value) in (int, float, bool):
+    if type(value) in (float, bool):
         return _from_json(value, name)
     if isinstance(value, _BLOCKS):
         return ToolResult(output=(value,))

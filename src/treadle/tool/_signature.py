@@ -71,6 +71,7 @@ class Signature:
         doc = read_docstring(docstring)
         self.description = doc.description
         self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        self.is_coroutine = inspect.iscoroutinefunction(function)
         params = _read(function, bound, name, doc.parameters)
         self.params = {param.name: param for param in params if param.kind is not _VAR_KEYWORD}
         self.extra = next((param for param in params if param.kind is _VAR_KEYWORD), None)

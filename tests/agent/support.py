@@ -1,0 +1,143 @@
+"""What the tests of agents share: agents with a script, records that can be compared, and processes that die."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from treadle import ReActAgent, Reply
+from treadle.event import Event
+from treadle.graph import EventStream
+from treadle.journal import Journal, encode
+from treadle.message import Msg
+from treadle.model import ChatModel, Delta, ModelRequest, ModelResponse
+from treadle.testing import ScriptedModel, assert_valid_history
+
+_IDS = re.compile(r"\b(msg|call|run|response|load|agent|Agent)-[0-9A-Za-z]+")
+
+
+def agent_of(script: Sequence[Any] | ChatModel, *tools: Any, **options: Any) -> ReActAgent:
+    """An agent that follows a script."""
+    model = script if isinstance(script, ChatModel) else ScriptedModel(script)
+    options.setdefault("toolkit", tools)
+    options.setdefault("name", "Agent")
+    return ReActAgent(model=model, **options)
+
+
+def script_of(agent: ReActAgent) -> ScriptedModel:
+    """The scripted model of an agent."""
+    assert isinstance(agent.model, ScriptedModel)
+    return agent.model
+
+
+async def valid_history(agent: ReActAgent, thread: str | None = None, *, open_calls: bool = False) -> list[Msg]:
+    """The messages of a thread, which must be valid; and so must be every request that the model got."""
+    history = await agent.history(thread)
+    assert_valid_history(history, open_calls=open_calls)
+    if isinstance(agent.model, ScriptedModel):
+        for request in agent.model.requests:
+            assert_valid_history(request.messages)
+    return history
+
+
+def said(history: Sequence[Msg]) -> list[str]:
+    """A history in short: `user: hi`, `assistant: add()`, `tool: 3`."""
+    return [f"{msg.role}: {_said(msg)}" for msg in history]
+
+
+def _said(msg: Msg) -> str:
+    parts = [msg.text] if msg.text else []
+    parts += [f"{call.name}()" for call in msg.tool_calls]
+    parts += [result.text for result in msg.tool_results]
+    return " ".join(parts)
+
+
+async def records(agent: ReActAgent, thread: str | None = None) -> list[Any]:
+    """The records of a thread, ids numbered in the order in which they appear, times left out."""
+    numbers: dict[str, str] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return numbers.setdefault(match[0], f"{match[1]}#{len(numbers)}")
+
+    found = await agent.journal.read(thread or agent.thread)
+    return [_timeless(json.loads(_IDS.sub(number, encode(record)))) for record in found]
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        items: dict[str, Any] = value
+        return {key: _timeless(item) for key, item in items.items() if key not in ("at", "timestamp", "began")}
+    if isinstance(value, list):
+        elements: list[Any] = value
+        return [_timeless(item) for item in elements]
+    return value
+
+
+def kinds(found: Sequence[Any]) -> list[str]:
+    """The kinds of normalised records."""
+    return [record["kind"] for record in found]
+
+
+async def read_all(stream: EventStream[Reply[Any]]) -> list[Event]:
+    """Every event of a run that does not fail."""
+    return [event async for event in stream]
+
+
+def names(events: Sequence[Event]) -> list[str]:
+    """The classes of events, without `Event`."""
+    return [type(event).__name__.removesuffix("Event") for event in events]
+
+
+def died_now(agent: ReActAgent, thread: str | None = None) -> dict[str, Any]:
+    """What another process finds if this one dies at this moment."""
+    return json.loads(json.dumps(agent.save_state(thread=thread)))
+
+
+class GatedModel(ChatModel):
+    """Streams the text of its script up to the gate sign `|`, and waits there until somebody opens the gate."""
+
+    def __init__(self, *texts: str, then: Sequence[Any] = ()) -> None:
+        self.reached = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.closed = 0
+        self._texts = list(texts)
+        self._then = ScriptedModel(then)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelResponse]:
+        """Stream, wait at the gate, go on."""
+        from treadle.message import TextBlock
+        from treadle.model import TextDelta
+
+        if not self._texts:
+            step = (request.step or 0) - self._past
+            async for item in self._then.stream(_at(request, step)):
+                yield item
+            return
+        before, _, after = self._texts[0].partition("|")
+        try:
+            yield TextDelta(before)
+            self.reached.set()
+            await self.gate.wait()
+            yield TextDelta(after)
+        finally:
+            self.closed += 1
+        self._texts.pop(0)
+        yield ModelResponse(content=(TextBlock(text=before + after),))
+
+    @property
+    def _past(self) -> int:
+        return 0
+
+
+def _at(request: ModelRequest, step: int) -> ModelRequest:
+    import dataclasses
+
+    return dataclasses.replace(request, step=step)
+
+
+def counting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Unused arguments aside, the function itself; kept for readability of tables."""
+    return function
