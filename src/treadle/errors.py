@@ -27,15 +27,30 @@
     │   └── ToolTimeoutError      a tool did not finish in time
     ├── OutputError               no valid structured output within the allowed attempts
     └── ModelError                the model could not answer
-        ├── EmptyResponseError    only empty answers, again and again
-        └── MalformedResponseError the provider's answer makes no sense
+        ├── AuthenticationError       the key is missing or wrong
+        ├── ModelPermissionError      the key may not use this model
+        ├── ModelNotFoundError        no such model, or no such address
+        ├── BadRequestError           the provider does not take the request
+        │   └── ContextWindowError    the conversation is too long for the model
+        ├── ContentRefusedError       the provider refuses to answer this
+        ├── RateLimitError            too many requests or tokens; retryable
+        ├── OverloadedError           the provider is too busy; retryable
+        ├── ServerError               the provider failed; retryable
+        ├── ModelConnectionError      the provider could not be reached, or hung up; retryable
+        ├── ModelTimeoutError         the provider was silent for too long; retryable
+        ├── EmptyResponseError        only empty answers, again and again
+        └── MalformedResponseError    the provider's answer makes no sense; retryable
 """
 
 from __future__ import annotations
 
 __all__ = [
     "AgentBusyError",
+    "AuthenticationError",
+    "BadRequestError",
     "ConflictError",
+    "ContentRefusedError",
+    "ContextWindowError",
     "DecisionError",
     "EmptyResponseError",
     "EventError",
@@ -49,10 +64,17 @@ __all__ = [
     "JournalLockedError",
     "LeaseLostError",
     "MalformedResponseError",
+    "ModelConnectionError",
     "ModelError",
+    "ModelNotFoundError",
+    "ModelPermissionError",
+    "ModelTimeoutError",
     "NodeTimeoutError",
     "OutputError",
+    "OverloadedError",
     "PendingCallsError",
+    "RateLimitError",
+    "ServerError",
     "StateError",
     "StepLimitError",
     "TemplateError",
@@ -171,9 +193,86 @@ class OutputError(TreadleError):
 
 
 class ModelError(TreadleError):
-    """The model could not answer. `retryable` says whether asking again may help."""
+    """The model could not answer. `retryable` says whether asking again may help.
+
+    Args:
+        message: What happened, without secrets.
+        provider: Whom was asked.
+        status: The HTTP status, where there was one.
+        retry_after: Seconds after which the provider wants to be asked again.
+        partial: The text that had come before the error.
+    """
 
     retryable = False
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        provider: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+        partial: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.status = status
+        self.retry_after = retry_after
+        self.partial = partial
+
+
+class AuthenticationError(ModelError):
+    """The key is missing or wrong."""
+
+
+class ModelPermissionError(ModelError):
+    """The key may not use this model."""
+
+
+class ModelNotFoundError(ModelError):
+    """There is no such model, or no such address."""
+
+
+class BadRequestError(ModelError):
+    """The provider does not take the request as it is."""
+
+
+class ContextWindowError(BadRequestError):
+    """The conversation is too long for the model."""
+
+
+class ContentRefusedError(ModelError):
+    """The provider refuses to answer this."""
+
+
+class RateLimitError(ModelError):
+    """Too many requests or tokens for now."""
+
+    retryable = True
+
+
+class OverloadedError(ModelError):
+    """The provider is too busy for now."""
+
+    retryable = True
+
+
+class ServerError(ModelError):
+    """The provider failed."""
+
+    retryable = True
+
+
+class ModelConnectionError(ModelError):
+    """The provider could not be reached, or hung up."""
+
+    retryable = True
+
+
+class ModelTimeoutError(ModelError, TimeoutError):
+    """The provider was silent for too long."""
+
+    retryable = True
 
 
 class EmptyResponseError(ModelError):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from treadle import ReActAgent, Reply
 from treadle.event import Event
 from treadle.graph import EventStream
-from treadle.journal import Journal, encode
-from treadle.message import Msg
-from treadle.model import ChatModel, Delta, ModelRequest, ModelResponse
+from treadle.journal import encode
+from treadle.message import Msg, TextBlock
+from treadle.model import ChatModel, Delta, ModelRequest, ModelResponse, TextDelta
 from treadle.testing import ScriptedModel, assert_valid_history
 
-_IDS = re.compile(r"\b(msg|call|run|response|load|agent|Agent)-[0-9A-Za-z]+")
+_IDS = re.compile(r"\b(msg|call|run|response|load)_[0-9a-f]+-[0-9a-f]+")
 
 
 def agent_of(script: Sequence[Any] | ChatModel, *tools: Any, **options: Any) -> ReActAgent:
@@ -97,47 +97,23 @@ def died_now(agent: ReActAgent, thread: str | None = None) -> dict[str, Any]:
 
 
 class GatedModel(ChatModel):
-    """Streams the text of its script up to the gate sign `|`, and waits there until somebody opens the gate."""
+    """Streams one text per request; at the sign `|` in a text it waits until somebody opens the gate."""
 
-    def __init__(self, *texts: str, then: Sequence[Any] = ()) -> None:
+    def __init__(self, *texts: str) -> None:
         self.reached = asyncio.Event()
         self.gate = asyncio.Event()
         self.closed = 0
         self._texts = list(texts)
-        self._then = ScriptedModel(then)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelResponse]:
         """Stream, wait at the gate, go on."""
-        from treadle.message import TextBlock
-        from treadle.model import TextDelta
-
-        if not self._texts:
-            step = (request.step or 0) - self._past
-            async for item in self._then.stream(_at(request, step)):
-                yield item
-            return
-        before, _, after = self._texts[0].partition("|")
+        before, gate, after = self._texts.pop(0).partition("|")
         try:
             yield TextDelta(before)
-            self.reached.set()
-            await self.gate.wait()
-            yield TextDelta(after)
+            if gate:
+                self.reached.set()
+                await self.gate.wait()
+                yield TextDelta(after)
         finally:
             self.closed += 1
-        self._texts.pop(0)
         yield ModelResponse(content=(TextBlock(text=before + after),))
-
-    @property
-    def _past(self) -> int:
-        return 0
-
-
-def _at(request: ModelRequest, step: int) -> ModelRequest:
-    import dataclasses
-
-    return dataclasses.replace(request, step=step)
-
-
-def counting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Unused arguments aside, the function itself; kept for readability of tables."""
-    return function

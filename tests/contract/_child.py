@@ -43,7 +43,7 @@ class Plan:
         append: The append to die at.
         label: The call to die in.
         moment: Before or after the append is written, or the tool's effect is there.
-        decide: What to do about unknown outcomes: `look` first, or just `retry`.
+        decide: What to do about the unknown outcome of that call: `look` first, or just `retry`.
     """
 
     append: int | None = None
@@ -195,7 +195,8 @@ def decision(place: Place, plan: Plan, wish: Wish) -> Result | Retry:
     call = wish.id.rsplit("/", 1)[-1]
     happened = any(call == other for _, other in place.effects())
     assert wish.input is not None
-    return Result(outcome(wish.input["label"])) if happened and plan.decide == "look" else Retry()
+    label = wish.input["label"]
+    return Retry() if not happened or (plan.decide == "retry" and label == plan.label) else Result(outcome(label))
 
 
 def summary(reply: Reply[Any]) -> dict[str, Any]:

@@ -90,15 +90,23 @@ async def fork(path: str) -> None:
     await store.read("parent")
     child = os.fork()
     if child == 0:
-        asyncio.events._set_running_loop(None)  # pyright: ignore  # the parent's loop does not run here
+        asyncio.events._set_running_loop(None)  # the parent's loop does not run here
         os._exit(asyncio.run(in_child(store, lease)))
-    tell("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    tell("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))  # noqa: ASYNC222
     await store.append(lease, 1, [EndedRecord(reason="after")])
     tell("parent", len(await store.read("parent")), len(await store.read("child")))
     await store.close()
 
 
+def inherited_files() -> int:
+    """How many open files of the journal this process has."""
+    folder = "/proc/self/fd"
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sum("j.db" in os.readlink(f"{folder}/{name}") for name in names if os.path.islink(f"{folder}/{name}"))
+
+
 async def in_child(store: SQLiteStore, inherited: object) -> int:
+    tell("inherited", inherited_files())
     try:
         await store.append(inherited, 1, [EndedRecord(reason="stolen")])  # pyright: ignore[reportArgumentType]
         return 1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from journal import files
 from treadle.errors import (
     ConflictError,
     FormatError,
@@ -69,7 +70,7 @@ async def write(path: Path, count: int = 3) -> None:
 async def test_the_constructor_touches_no_file(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "none" / "journal.db")
     assert repr(store) == f"SQLiteStore({str(tmp_path / 'none' / 'journal.db')!r})"
-    with pytest.raises(JournalError, match="no folder .*none.*create it"):
+    with pytest.raises(JournalError, match=r"no folder .*none.*create it"):
         await store.read("t")
     with pytest.raises(JournalError, match="no folder"):
         await store.acquire("t", owner="run")
@@ -153,7 +154,7 @@ async def test_a_full_disk(tiny_disk: Path | None, tmp_path: Path) -> None:
     if tiny_disk is None:  # the same through a limit of the process: test_a_file_that_may_not_grow_is_full
         await store.close()
         return
-    with pytest.raises(JournalFullError, match="nothing stored was lost"):
+    with pytest.raises(JournalFullError, match="nothing stored was lost"):  # noqa: PT012
         while written < 1_000:
             await store.append(lease, written, [note("x" * 5_000)])
             written += 1
@@ -164,15 +165,22 @@ async def test_a_full_disk(tiny_disk: Path | None, tmp_path: Path) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"garbage " * 1_000, lambda data: data[: len(data) // 2]])
+def garbage(data: bytes) -> bytes:
+    return b"garbage " * (len(data) // 8)
+
+
+def half(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+@pytest.mark.parametrize("damage", [garbage, half])
 async def test_a_damaged_file(path: Path, damage: Callable[[bytes], bytes]) -> None:
     await write(path, 50)
-    damaged = damage(path.read_bytes())
-    path.write_bytes(damaged)
+    files.overwrite(path, damage(files.content(path)))
     store = SQLiteStore(path)
     with pytest.raises(JournalCorruptError, match=r"journal\.db"):
         await store.read("t")
-    with pytest.raises(JournalCorruptError, match="restore a copy"):
+    with pytest.raises(JournalCorruptError, match="restore a copy"):  # noqa: PT012
         lease = await store.acquire("t", owner="run")
         await store.append(lease, 50, [note("x" * 500_000)])
     await store.close()
@@ -191,7 +199,7 @@ async def test_missing_parts(path: Path, damage: str) -> None:
     await write(path)
     change(path, "INSERT INTO snapshots VALUES (1, 1, 0, '{}')", damage)
     store = SQLiteStore(path)
-    with pytest.raises(JournalCorruptError):
+    with pytest.raises(JournalCorruptError):  # noqa: PT012
         await store.load_snapshot("t")
         await store.read("t")
     await store.close()
@@ -209,24 +217,24 @@ async def test_a_damaged_record_is_named(path: Path) -> None:
 
 async def test_a_foreign_database_is_refused_and_not_changed(path: Path) -> None:
     change(path, "CREATE TABLE invoices (id INTEGER)", "INSERT INTO invoices VALUES (1)")
-    before = path.read_bytes()
+    before = files.content(path)
     store = SQLiteStore(path)
     with pytest.raises(JournalCorruptError, match="another program"):
         await store.acquire("t", owner="run")
     await store.close()
-    assert path.read_bytes() == before
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert files.content(path) == before
+    assert files.names(path.parent) == [path.name]
 
 
 async def test_a_newer_format_is_refused_and_not_changed(path: Path) -> None:
     await write(path)
     change(path, "PRAGMA user_version = 2")
-    before = path.read_bytes()
+    before = files.content(path)
     store = SQLiteStore(path)
-    with pytest.raises(JournalError, match="format 2.*upgrade"):
+    with pytest.raises(JournalError, match=r"format 2.*upgrade"):
         await store.read("t")
     await store.close()
-    assert path.read_bytes() == before
+    assert files.content(path) == before
 
 
 async def test_one_bad_write_does_not_spoil_the_batch(path: Path) -> None:

@@ -53,7 +53,7 @@ async def test_a_closed_store_forgets_and_refuses() -> None:
     await store.close()
     await store.close()
     await store.release(lease)
-    for call in (lambda: store.read("t"), lambda: store.append(lease, 1, []), lambda: store.threads()):
+    for call in (lambda: store.read("t"), lambda: store.append(lease, 1, []), store.threads):
         with pytest.raises(JournalError, match="closed"):
             await call()
 
@@ -70,7 +70,7 @@ async def test_a_waiter_whose_event_loop_is_gone_is_passed_over() -> None:
         loop.run_forever()
         loop.close()
         keep.append((task, coroutine))
-        task._log_destroy_pending = False  # pyright: ignore  # it is destroyed on purpose
+        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]  # on purpose
 
     keep: list[object] = []
     await asyncio.to_thread(abandon)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import treadle
+from journal import files
 from treadle.errors import AgentBusyError
 from treadle.journal import EndedRecord, Journal, SQLiteStore
 
@@ -73,7 +74,7 @@ async def test_drivers_of_one_thread_take_turns(tmp_path: Path, start: Start) ->
     assert Counter(first.split()[0] for first, _ in pairs) == {"one": 40, "two": 40, "three": 40}
     for name in ("one", "two", "three"):
         assert [first for first, _ in pairs if first.startswith(name)] == [f"{name} {n} first" for n in range(40)]
-    assert [path.name for path in tmp_path.iterdir()] == ["j.db"]
+    assert files.names(tmp_path) == ["j.db"]
 
 
 async def test_drivers_of_different_threads_do_not_disturb_each_other(tmp_path: Path, start: Start) -> None:
@@ -135,7 +136,7 @@ async def test_a_living_holder_keeps_its_lease(tmp_path: Path, start: Start) -> 
 async def test_what_is_queued_is_written_at_the_end_of_the_process(tmp_path: Path, start: Start) -> None:
     child = start("leave", tmp_path / "j.db")
     assert child.wait(30) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["j.db"]
+    assert files.names(tmp_path) == ["j.db"]
     store = SQLiteStore(tmp_path / "j.db")
     assert await reasons(store, "t") == [str(number) for number in range(20)]
     await store.release(await store.acquire("t", owner="next"))
@@ -145,7 +146,7 @@ async def test_what_is_queued_is_written_at_the_end_of_the_process(tmp_path: Pat
 async def test_a_store_is_used_on_both_sides_of_a_fork(tmp_path: Path, start: Start) -> None:
     child = start("fork", tmp_path / "j.db")
     output, _ = child.communicate(timeout=30)
-    assert output.split("\n") == ["LeaseLostError", "child 0", "parent 2 3", ""]
+    assert output.split("\n") == ["inherited 0", "LeaseLostError", "child 0", "parent 2 3", ""]
     with sqlite3.connect(tmp_path / "j.db") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()

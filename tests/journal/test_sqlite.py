@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sqlite3
 import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
+from journal import files
+from treadle.errors import LeaseLostError
 from treadle.journal import (
     EndedRecord,
     FinishedRecord,
@@ -25,6 +27,8 @@ from treadle.journal import (
 )
 from treadle.journal import _sqlite_file as sqlite_file
 from treadle.journal import _sqlite_worker as sqlite_worker
+from treadle.journal import _sqlite_writes as sqlite_writes
+from treadle.journal._sqlite_job import Job
 from treadle.message import Msg, TextBlock, ToolResultBlock, ToolUseBlock
 from treadle.testing._checks import eventually, refused
 
@@ -101,10 +105,10 @@ async def test_an_iteration_takes_little_more_than_its_json(tmp_path: Path) -> N
         await store.append(lease, 4 * number, records[:2])
         await store.append(lease, 4 * number + 2, records[2:])
     await store.close()
-    size = os.path.getsize(tmp_path / "j.db")
+    size = files.size(tmp_path / "j.db")
     assert 700 < written / 500 < 900
     assert size / 500 < 1_100
-    assert [path.name for path in tmp_path.iterdir()] == ["j.db"]
+    assert files.names(tmp_path) == ["j.db"]
 
 
 async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
@@ -113,7 +117,7 @@ async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
     largest = 0
     for seq in range(400):
         await store.append(lease, seq, [EndedRecord(reason="x" * 30_000)])
-        largest = max(largest, os.path.getsize(tmp_path / "j.db-wal"))
+        largest = max(largest, files.size(tmp_path / "j.db-wal"))
     await store.close()
     assert largest < 10_000_000
 
@@ -192,10 +196,47 @@ async def test_a_lease_that_is_taken_over_wakes_its_listeners(tmp_path: Path) ->
     await store.close()
 
 
+@pytest.mark.parametrize("durability", ["process", "power"])
+async def test_the_file_itself_fences_a_writer_that_does_not_know_yet(
+    tmp_path: Path, durability: Literal["process", "power"]
+) -> None:
+    store = SQLiteStore(tmp_path / "j.db", durability=durability)
+    lease = await store.acquire("t", owner="run")
+    await store.append(lease, 0, [EndedRecord(reason="x")])
+    connection = sqlite3.connect(tmp_path / "j.db", isolation_level=None)
+    connection.execute("UPDATE leases SET epoch = epoch + 1, holder = 'somebody else'")
+    connection.close()
+    with refused(LeaseLostError):
+        await store.append(lease, 1, [EndedRecord(reason="late")])
+    with refused(LeaseLostError):
+        await store.save_snapshot(lease, Snapshot(seq=1, since=0, data={}))
+    with refused(LeaseLostError):
+        await store.collect(lease)
+    assert len(await store.read("t")) == 1
+    await store.close()
+
+
+@pytest.mark.parametrize("outcome_first", [True, False])
+async def test_an_outcome_and_a_cancellation_at_the_same_time(outcome_first: bool) -> None:
+    undone: list[str] = []
+    job = Job(lambda _: None, undo=undone.append)
+    job.expect()
+    job.result = "lease"
+    task = asyncio.create_task(job.certain_outcome())
+    await asyncio.sleep(0)
+    for step in (job.resolve, task.cancel) if outcome_first else (task.cancel, job.resolve):
+        step()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert undone == ["lease"]
+
+
 async def test_a_forgotten_store_writes_and_ends(tmp_path: Path) -> None:
-    before = len(workers())
+    before = workers()
     store = SQLiteStore(tmp_path / "j.db", durability="power")
     lease = await store.acquire("t", owner="run")
+    own = [thread for thread in workers() if thread not in before]
+    assert len(own) == 1
     task = asyncio.create_task(store.append(lease, 0, [EndedRecord(reason="x")]))
     await asyncio.sleep(0)
     task.cancel()
@@ -204,7 +245,7 @@ async def test_a_forgotten_store_writes_and_ends(tmp_path: Path) -> None:
 
     def ended() -> bool:
         gc.collect()
-        return len(workers()) <= before
+        return not any(thread.is_alive() for thread in own)
 
     await eventually(ended, "the end of the writer's thread")
     again = SQLiteStore(tmp_path / "j.db")
@@ -224,7 +265,7 @@ async def test_jobs_of_a_closed_event_loop_do_not_block_others(tmp_path: Path) -
         loop.run_forever()
         loop.close()
         coroutine.close()
-        task._log_destroy_pending = False  # pyright: ignore  # it is destroyed on purpose
+        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]  # on purpose
 
     await asyncio.to_thread(abandon)
     async with asyncio.timeout(10):
@@ -248,13 +289,29 @@ async def test_reading_does_not_hold_up_writing(tmp_path: Path) -> None:
 
 
 async def test_a_lease_of_another_store_object_is_not_ours(tmp_path: Path) -> None:
-    from treadle.errors import LeaseLostError
-
     one, other = SQLiteStore(tmp_path / "j.db"), SQLiteStore(tmp_path / "j.db")
     lease = await one.acquire("t", owner="run")
     with refused(LeaseLostError):
         await other.append(lease, 0, [EndedRecord(reason="x")])
     with refused(LeaseLostError):
-        await one.append(Lease(thread="t", owner="run", epoch=99, seq=0), 0, [])
+        await one.append(Lease(thread="t", owner="run", epoch=99, seq=0, created=0.0), 0, [])
     await one.close()
     await other.close()
+
+
+async def test_a_write_cut_short_by_ctrl_c_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SQLiteStore(tmp_path / "j.db")
+    lease = await store.acquire("t", owner="run")
+    insert = sqlite_writes.insert
+
+    def interrupted(*arguments: Any) -> None:
+        insert(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_writes, "insert", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.append(lease, 0, [EndedRecord(reason="cut")]).send(None)
+    await store.append(lease, 0, [EndedRecord(reason="whole")])
+    assert len(await store.read("t")) == 1
+    await store.close()

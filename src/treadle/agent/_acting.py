@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import copy
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from treadle.agent._agent_tool import AgentTool
 from treadle.agent._decision import decision_in
 from treadle.agent._sync import background_loop
 from treadle.agent._texts import error_block
 from treadle.agent._turn import Turn, turn_of
-from treadle.errors import ToolInputError
+from treadle.errors import JournalError, ToolError, ToolInputError
 from treadle.event import ActingChunkEvent, PostActingEvent, PreActingEvent, Wish
 from treadle.graph import END, Command, NodeContext
 from treadle.graph._node import PauseSignal
 from treadle.graph._state import CallState
 from treadle.hook import ToolCall
-from treadle.journal._record import FinishedRecord, SettledRecord, StartedRecord
+from treadle.journal._record import FinishedRecord, InputRecord, SettledRecord, StartedRecord
 from treadle.message import Msg, OutputBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from treadle.message._codec import as_msgs, to_jsonable
+from treadle.message._codec import as_msgs, dumps, to_jsonable
 from treadle.tool import Suspend, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -49,14 +52,14 @@ class _Batch:
         self.turn = turn
         self.calls = calls
         self.wishes: list[Wish] = []
-        self.updates: dict[str, dict[str, Any]] = {}
-        self.stopped = False
         self.open = 0
         self._errors: list[BaseException] = []
 
     async def act(self) -> None:
         """Run the calls beside each other, sequential ones and the finish call alone; then raise what a hook raised."""
         for group in self._groups():
+            if self.turn.run.stopping:  # and the call before did not let itself be stopped
+                raise asyncio.CancelledError
             await self._act_group(group)
             if self._errors:
                 raise self._errors[0]
@@ -101,25 +104,33 @@ class _Batch:
         except PauseSignal as signal:
             wishes = signal.wishes
         except Exception as error:
-            self._errors.append(error)
+            self.fail(error)
             wishes = ()
         finally:
             self.open -= 1
         self.wishes += wishes
         if self.open and not wishes:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        """Keep what a call came to while its neighbours still run."""
+        try:
             await self.turn.run.commit()
+        except Exception as error:
+            self._errors.append(error)
+
+    def fail(self, error: Exception) -> None:
+        """Take note of what a hook raised; it goes on once the calls beside it are settled."""
+        self._errors.append(error)
 
     def command(self) -> Command:
         """All calls have a result: fold them, and go on."""
         turn, results = self.turn, [self._result(call) for call in self.calls]
         update: dict[str, Any] = {}
-        notes = {key: value for call in self.calls for key, value in self.updates.get(call.id, {}).items()}
-        if notes:
-            update["state"] = notes
         goto, reason = turn.again(), None
         ending = next((result for result in results if result.metadata and result.metadata.get("ends_run")), None)
         answer = self.answer() if turn.output is not None else None
-        if self.stopped:
+        if any(turn.state.calls[call.id].stop for call in self.calls):
             goto, reason = END, "stopped"
         if answer is not None:
             update["answer"] = answer
@@ -153,6 +164,9 @@ class _Acting:
         self.tool = self.turn.tool(call.name)
         self.input: Mapping[str, Any] = call.input
         self.arguments: dict[str, Any] = {}
+        self.updates: Mapping[str, Any] = {}
+        """What hooks noted before the call; stored once they will not be asked again."""
+        self.stop = False
 
     @property
     def known(self) -> CallState | None:
@@ -208,17 +222,27 @@ class _Acting:
         """PreActing, checks, approval; None means: go."""
         asked: str | None = None
         if self.turn.watched(PreActingEvent):
-            event = PreActingEvent(
-                source=self.turn.run.source, call=self.call, input=self.call.input, state=self.turn.notes
-            )
-            event = await self.turn.fire(event)
-            self.input, asked = event.input, event.asked
-            self._keep(event.updates, stopped=False)
+            event = await self._fire_before()
+            asked, self.updates = event.asked, event.updates
             if event.answered is not None:
+                self.stop = event.stopped
                 return event.answered
-            if event.stopped:
-                return Wish(id="stop", kind="breakpoint", reason=f"A hook stopped the run before `{self.call.name}`.")
+            wish = f"stop:{self.call.id}"
+            if event.stopped and wish not in self.turn.state.answers:
+                reason = f"A hook stopped the run before `{self.call.name}`."
+                return Wish(id=wish, kind="breakpoint", reason=reason, name=self.call.name)
         return self._checked(asked)
+
+    async def _fire_before(self) -> PreActingEvent:
+        """Hooks get the input as a copy: what the model said stays as it was said, whatever they do to it."""
+        turn, said = self.turn, self.call.input
+        given = copy.deepcopy(said) if turn.hooks.wanting(PreActingEvent) else said
+        event = await turn.fire(
+            PreActingEvent(source=turn.run.source, call=self.call, input=given, state=turn.notes)
+        )
+        if event.input is not given or (given is not said and given != said):
+            self.input = json.loads(dumps(dict(event.input)))
+        return event
 
     def _checked(self, asked: str | None) -> Wish | ToolResultBlock | None:
         return self._decided() or self._validate() or self._permitted(asked)
@@ -295,14 +319,15 @@ class _Acting:
     async def _run(self) -> ToolResultBlock | Wish:
         run = self.turn.run
         edited = None if self.input is self.call.input or self.input == self.call.input else dict(self.input)
+        self._keep(self.updates)
         run.record(StartedRecord(call=self.call.id, input=edited))
         await run.commit()
-        agent = cast("ReActAgentBase", run.host)
         assert self.tool is not None
         context = self._context()
         call = ToolCall(call=self.call, tool=self.tool, input=self.arguments, context=context)
+        act = self.turn.hooks.wrap_tool(self._act)
         try:
-            result = await agent._acting(call, run)  # pyright: ignore[reportPrivateUsage]
+            result = await act(call)
         except Suspend as suspended:
             return self._wish("external", suspended.reason or f"`{self.call.name}` waits for its result from outside.")
         except asyncio.CancelledError as error:
@@ -312,10 +337,20 @@ class _Acting:
                 raise
             result = failed(self.call.name, error)
         except Exception as error:
-            result = failed(self.call.name, error)
+            if isinstance(error, JournalError) and isinstance(self.tool, AgentTool):
+                raise  # the sub-agent could not record its work, so it has no outcome yet
+            result = failed(self.call.name, error, running=self.call.id in self.turn.abandoned)
         if run.given_up:
             await report_late(self.turn, self.call, result)
+            raise asyncio.CancelledError  # the thread is closed, or about to be
         return self._block(result, edited)
+
+    async def _act(self, call: ToolCall) -> ToolResult:
+        agent = cast("ReActAgentBase", self.turn.run.host)
+        result = await agent._acting(call, self.turn.run)  # pyright: ignore[reportPrivateUsage]
+        if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ToolError(f"`_acting` must return a `ToolResult` and returned {result!r:.100}.")
+        return result
 
     def _context(self) -> ToolContext:
         turn = self.turn
@@ -326,13 +361,17 @@ class _Acting:
         )
 
     async def _emit(self, chunk: str | OutputBlock) -> None:
-        await self.turn.run.emit(ActingChunkEvent(source=self.turn.run.source, call=self.call, chunk=chunk))
+        try:
+            await self.turn.run.emit(ActingChunkEvent(source=self.turn.run.source, call=self.call, chunk=chunk))
+        except Exception as error:  # a hook's fault and not the tool's, which goes on; the run fails after it
+            self.batch.fail(error)
 
     def _abandon(self, future: concurrent.futures.Future[Any]) -> None:
         """A sync tool could not be stopped: what it comes to is posted to the thread when it is known."""
         self.turn.abandoned.add(self.call.id)
-        report = late_reporter(self.turn, self.call)
-        future.add_done_callback(report)
+        assert self.tool is not None
+        call = ToolCall(call=self.call, tool=self.tool, input=self.arguments, context=self._context())
+        future.add_done_callback(late_reporter(self.turn, call))
 
     def _block(self, result: ToolResult, edited: Mapping[str, Any] | None) -> ToolResultBlock:
         metadata = dict(result.metadata) if result.metadata else {}
@@ -353,6 +392,7 @@ class _Acting:
 
     async def _finish(self, result: ToolResultBlock) -> None:
         run = self.turn.run
+        self._keep(self.updates)
         run.record(FinishedRecord(call=self.call.id, result=result))
         if self.turn.silent:
             return
@@ -365,16 +405,22 @@ class _Acting:
         if turn.watched(PostActingEvent):
             event = PostActingEvent(source=turn.run.source, call=self.call, result=result, state=turn.notes)
             event = await turn.fire(event)
-            self._keep(event.updates, stopped=event.stopped)
+            self._keep(event.updates)
             changed = event.result if event.result is not result and event.result != result else None
-            if turn.hooks.wanting(PostActingEvent):
-                turn.run.record(SettledRecord(call=self.call.id, result=changed))
+            self.stop = self.stop or event.stopped
+            if self.stop or turn.hooks.wanting(PostActingEvent):
+                turn.run.record(SettledRecord(call=self.call.id, result=changed, stop=self.stop))
             result = event.result
+        elif self.stop:
+            turn.run.record(SettledRecord(call=self.call.id, stop=True))
         await turn.agent.show_result(turn, result)
 
-    def _keep(self, updates: Mapping[str, Any], *, stopped: bool) -> None:
-        self.batch.updates.setdefault(self.call.id, {}).update(updates)
-        self.batch.stopped = self.batch.stopped or stopped
+    def _keep(self, updates: Mapping[str, Any]) -> None:
+        """Store what hooks noted, in one write with the record that follows."""
+        self.updates = {}
+        if updates:
+            run = self.turn.run
+            run.record(InputRecord(run=run.id, values={"state": updates}, next=None, turn=False))
 
     def _wish(self, kind: Any, reason: str) -> Wish:
         return Wish(id=self.call.id, kind=kind, reason=reason, name=self.call.name, input=dict(self.input))
@@ -387,13 +433,15 @@ class _Acting:
         return None
 
 
-def failed(name: str, error: BaseException) -> ToolResult:
-    """What the model is told about a tool that raised."""
+def failed(name: str, error: BaseException, *, running: bool = False) -> ToolResult:
+    """What the model is told about a tool that raised, or that was left `running` because it could not be stopped."""
     text = str(error) or type(error).__name__
     kind = (
         "" if type(error).__name__ in text or type(error).__name__.startswith("Tool") else f"{type(error).__name__}: "
     )
-    return ToolResult(output=f"[ERROR] `{name}` failed: {kind}{text}", status="error")
+    if running:
+        text += " It could not be stopped and may still be running, so its outcome is unknown."
+    return ToolResult(output=f"[ERROR] `{name}` failed: {kind}{text}", status="unknown" if running else "error")
 
 
 def as_result_block(result: Any) -> ToolResultBlock:
@@ -403,17 +451,27 @@ def as_result_block(result: Any) -> ToolResultBlock:
     return as_msgs([{"role": "tool", "content": [result]}])[0].tool_results[0]
 
 
-def late_reporter(turn: Turn, call: ToolUseBlock) -> Callable[[concurrent.futures.Future[Any]], None]:
+def late_reporter(turn: Turn, call: ToolCall) -> Callable[[concurrent.futures.Future[Any]], None]:
     """What to do when a tool that was given up comes to an end: leave a note for whoever drives the thread."""
 
     def report(future: concurrent.futures.Future[Any]) -> None:
-        if future.cancelled():
-            return
-        error = future.exception()
-        result = failed(call.name, error) if error is not None else cast("ToolResult", future.result())
-        asyncio.run_coroutine_threadsafe(report_late(turn, call, result), background_loop())
+        if not future.cancelled():
+            asyncio.run_coroutine_threadsafe(_report(turn, call, future), background_loop())
 
     return report
+
+
+async def _report(turn: Turn, call: ToolCall, future: concurrent.futures.Future[Any]) -> None:
+    """A late result passes `around_tool` too, because what that removes must not be stored this way either."""
+
+    async def came(_: ToolCall) -> ToolResult:
+        return future.result()
+
+    try:
+        result = await turn.hooks.wrap_tool(came)(call)
+    except Exception as error:
+        result = failed(call.call.name, error)
+    await report_late(turn, call.call, result)
 
 
 async def report_late(turn: Turn, call: ToolUseBlock, result: ToolResult) -> None:
@@ -423,8 +481,6 @@ async def report_late(turn: Turn, call: ToolUseBlock, result: ToolResult) -> Non
 
 
 def _json_problem(raw: str) -> str:
-    import json
-
     try:
         json.loads(raw)
     except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TextIO
 from treadle._ids import new_id
 from treadle.event import PostPrintEvent, PrePrintEvent, Source
 from treadle.hook import Hook, HookSet
-from treadle.hook._hook import hook_name
+from treadle.hook._hook import check_hooks, remove_hooks
 from treadle.message import Msg, TextBlock, ToolResultBlock, ToolUseBlock
 
 
@@ -32,7 +32,7 @@ class AgentBase(ABC):
     def __init__(self, *, name: str, hooks: Iterable[Hook] = (), console: TextIO | None = None) -> None:
         self.name = name
         self.console = console
-        self._hooks: tuple[Hook, ...] = tuple(hooks)
+        self._hooks: tuple[Hook, ...] = check_hooks(hooks)
         self._hook_set: tuple[tuple[Any, ...], HookSet] | None = None
 
     @abstractmethod
@@ -48,22 +48,22 @@ class AgentBase(ABC):
     @classmethod
     def add_class_hook(cls, hook: Hook) -> None:
         """Add a hook to every agent of this class and its subclasses; agents that are running get it at their next run."""
-        cls._class_hooks = (*cls.__dict__.get("_class_hooks", ()), hook)
+        cls._class_hooks = (*cls.__dict__.get("_class_hooks", ()), *check_hooks([hook]))
         AgentBase._class_level += 1
 
     @classmethod
     def remove_class_hook(cls, name: str) -> None:
         """Remove the class-level hooks of a name."""
-        cls._class_hooks = tuple(hook for hook in cls.__dict__.get("_class_hooks", ()) if hook_name(hook) != name)
+        cls._class_hooks = remove_hooks(cls.__dict__.get("_class_hooks", ()), name)
         AgentBase._class_level += 1
 
     def add_hook(self, hook: Hook) -> None:
         """Add a hook to this agent, from its next run on."""
-        self._hooks = (*self._hooks, hook)
+        self._hooks = (*self._hooks, *check_hooks([hook]))
 
     def remove_hook(self, name: str) -> None:
         """Remove the hooks of a name from this agent, from its next run on."""
-        self._hooks = tuple(hook for hook in self._hooks if hook_name(hook) != name)
+        self._hooks = remove_hooks(self._hooks, name)
 
     @property
     def hooks(self) -> tuple[Hook, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from treadle.agent._acting import as_result_block
 from treadle.agent._decision import to_answers
@@ -28,14 +29,23 @@ def begin(turn: Turn, request: AgentRequest) -> Sequence[Record] | None:
     state = turn.state
     if request.child and state.phase != "new":
         if state.phase == "ended" and not state.frontier:
-            return None
+            return _once_more(turn, request) if state.reason == "failed" else None
         return _resume(turn, request)
     if request.decisions is not None or request.messages is None:
         return _resume(turn, request)
-    results = [result for msg in request.messages for result in msg.tool_results]
+    results = _for_open_calls(turn, request.messages)
     if results:
         return _with_results(turn, request, request.messages, results)
     return [_new_turn(turn, request, request.messages)]
+
+
+def _for_open_calls(turn: Turn, messages: Sequence[Msg]) -> list[ToolResultBlock]:
+    """The results from outside; those of calls that come with them are a conversation that is brought along."""
+    brought = {call.id for msg in messages for call in msg.tool_calls}
+    known = [call for call in brought if turn.history.has_seen(call)]
+    if known:
+        raise InputError(f"Calls {sorted(known)} are in the thread already; a call's id is its own.")
+    return [result for msg in messages for result in msg.tool_results if result.id not in brought]
 
 
 def _resume(turn: Turn, request: AgentRequest) -> Sequence[Record]:
@@ -43,24 +53,30 @@ def _resume(turn: Turn, request: AgentRequest) -> Sequence[Record]:
     state, run = turn.state, turn.run
     turn.output = _output_of(turn, request)
     if request.child:
-        return [ResumedRecord(run=run.id, answers=dict(request.answers or {}))]
+        return [ResumedRecord(run=run.id, answers=match_answers(state.wishes, request.answers, partial=True))]
     if request.decisions:
-        answers = to_answers(request.decisions, state.wishes, turn.history.pending)
+        answers = to_answers(request.decisions, state.wishes, _open_calls(turn))
         return [ResumedRecord(run=run.id, answers={**match_answers(state.wishes, None), **answers})]
     if request.decisions is not None:
         raise InputError("`decisions` is empty; give one for each call, or leave it out to go on.")
     if state.frontier:
         return [ResumedRecord(run=run.id, answers=match_answers(state.wishes, None))]
-    if turn.history.pending:
-        return [InputRecord(run=run.id, next=["tools"], turn=False)]
-    return [_input(turn, request, [], ["model"])]
+    if not turn.history.messages and not turn.system:
+        raise InputError(f"Thread {run.name!r} has nothing to go on with; give it a message.")
+    return [_input(turn, request, _late(state), ["tools" if turn.history.pending else "model"])]
+
+
+def _once_more(turn: Turn, request: AgentRequest) -> Sequence[Record]:
+    """A child that failed is asked again: its parent died before it could take note of the failure."""
+    turn.output = _output_of(turn, request)
+    return [InputRecord(run=turn.run.id, next=["before_agent" if turn.state.values["input"] else "model"], turn=False)]
 
 
 def _with_results(
     turn: Turn, request: AgentRequest, messages: Sequence[Msg], results: Sequence[ToolResultBlock]
 ) -> Sequence[Record]:
     """Results from outside: only for open calls, one each; text beside them only if none stays open."""
-    pending = turn.history.pending
+    pending = _open_calls(turn)
     seen: set[str] = set()
     for result in results:
         if result.id in seen:
@@ -74,13 +90,36 @@ def _with_results(
         raise InputError(f"Calls {missing} are still open: give their results too, or send the other messages later.")
     turn.output = _output_of(turn, request)
     if others:
-        settled = [Msg.tool(result) for result in results]
-        return [_input(turn, request, settled, [_entry(turn, others)], others)]
+        settled = _settled_by(turn, results)
+        return [_input(turn, request, [*settled, *_late(turn.state)], [_entry(turn, others)], others)]
     answers = {result.id: {"decision": "result", **_payload(result)} for result in results}
     if turn.state.frontier:
         return [ResumedRecord(run=turn.run.id, answers=answers)]
-    first = InputRecord(run=turn.run.id, next=["tools"], turn=False)
+    first = _input(turn, request, _late(turn.state), ["tools"])
     return [first, ResumedRecord(run=turn.run.id, answers=answers)]
+
+
+def _open_calls(turn: Turn) -> dict[str, str]:
+    """The calls without a result, each with what there is to decide about it."""
+    calls = turn.state.calls
+    return {
+        call: "unknown" if call in calls else "approval"
+        for call in turn.history.pending
+        if call not in calls or not calls[call].finished
+    }
+
+
+def _settled_by(turn: Turn, results: Sequence[ToolResultBlock]) -> list[Msg]:
+    """A result for every pending call: its own where it finished, else the one that was given."""
+    given = {result.id: result for result in results}
+    return [
+        Msg.tool(
+            dataclasses.replace(given[call.id], name=call.name)
+            if call.id in given
+            else as_result_block(turn.state.calls[call.id].result)
+        )
+        for call in turn.history.pending.values()
+    ]
 
 
 def _payload(result: ToolResultBlock) -> dict[str, Any]:
@@ -95,9 +134,16 @@ def _new_turn(turn: Turn, request: AgentRequest, messages: Sequence[Msg]) -> Rec
     if pending and turn.agent.on_pending == "error":
         ids = [call.id for call in pending]
         raise PendingCallsError(f"Calls {ids} are open: `resume` them, give their results, or call without input.")
-    turn.output = OutputSpec.of(turn.agent.finish_name, request.output) if request.output is not None else None
+    turn.output = _wanted(turn, request)
     settled = [Msg.tool(as_result_block(result)) for result in settle(pending, state.calls, NEW_MESSAGE)]
+    messages = [*_unseen(turn), *messages]
     return _input(turn, request, [*settled, *_late(state)], [_entry(turn, messages)], messages)
+
+
+def _unseen(turn: Turn) -> Sequence[Msg]:
+    """Input that a dead process had stored, and that no hook has seen yet."""
+    state = turn.state
+    return (state.values["input"] or ()) if state.phase == "running" else ()
 
 
 def _entry(turn: Turn, messages: Sequence[Msg]) -> str:
@@ -116,18 +162,21 @@ def first_node(messages: Sequence[Msg]) -> str:
 def _input(
     turn: Turn, request: AgentRequest, settled: Sequence[Msg], next: list[str], messages: Sequence[Msg] = ()
 ) -> InputRecord:
+    turn.limits = request.limits or turn.agent.limits
     waits = next == ["before_agent"]
     values: dict[str, Any] = {"messages": [*settled, *(() if waits else messages)], "usage": None, "reminders": None}
     values["began"] = now()
     if not values["messages"]:
         del values["messages"]
-    if waits:
-        values["input"] = list(messages)
     state = turn.state.values
+    if waits or state["input"]:
+        values["input"] = list(messages) if waits else None
     if turn.output is not None or state.get("output"):
         values["output"] = None if turn.output is None else turn.output.to_state()
-    if state.get("answer"):
+    if isinstance(state["answer"], Mapping):
         values["answer"] = None
+    if request.limits is not None or state["limits"]:
+        values["limits"] = None if request.limits is None else to_jsonable(request.limits)
     return InputRecord(run=turn.run.id, values=values, next=next)
 
 
@@ -142,6 +191,15 @@ def _late(state: ThreadState) -> list[Msg]:
 def _output_of(turn: Turn, request: AgentRequest) -> OutputSpec | None:
     """The wanted output of the turn that goes on: as given again, else as the thread remembers it."""
     if request.output is not None:
-        return OutputSpec.of(turn.agent.finish_name, request.output)
-    stored = turn.state.values.get("output")
-    return OutputSpec.stored(stored) if isinstance(stored, dict) else None
+        return _wanted(turn, request)
+    stored = turn.state.values["output"]
+    return OutputSpec.stored(cast("Mapping[str, Any]", stored)) if isinstance(stored, Mapping) else None
+
+
+def _wanted(turn: Turn, request: AgentRequest) -> OutputSpec | None:
+    if request.output is None:
+        return None
+    name = turn.agent.finish_name
+    if turn.tool(name) is not None:
+        raise InputError(f"There is a tool `{name}` already: give the agent another `finish_name`.")
+    return OutputSpec.of(name, request.output)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from treadle.errors import DecisionError
-from treadle.message import OutputBlock, Status, ToolUseBlock
+from treadle.message import OutputBlock, Status
 from treadle.message._codec import to_jsonable
 
 
@@ -59,23 +59,28 @@ _ADVICE = {
 def to_answers(
     decisions: Mapping[str, Any],
     wishes: Sequence[Mapping[str, Any]],
-    pending: Mapping[str, ToolUseBlock],
+    open_calls: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Check decisions against what the thread waits for, and write them as a record does."""
-    by_id = {wish["id"]: wish for wish in wishes}
-    if not decisions:
-        raise DecisionError("No decision was given.")
+    """Check decisions against what the thread waits for, and write them as a record does.
+
+    Args:
+        decisions: What was decided, by the id of the wish.
+        wishes: What the thread asked for when it paused.
+        open_calls: The calls that have no result yet, and what there is to decide about each if nobody asked.
+    """
+    by_id: dict[str, Mapping[str, Any]] = {call: {"kind": kind} for call, kind in open_calls.items()}
+    by_id.update({wish["id"]: wish for wish in wishes})
     out: dict[str, Any] = {}
     for call, decision in decisions.items():
-        if call not in by_id and call not in pending:
-            waiting = ", ".join(repr(name) for name in (by_id or pending)) or "nothing"
+        if call not in by_id:
+            waiting = ", ".join(repr(name) for name in by_id) or "nothing"
             raise DecisionError(f"No call {call!r} waits for a decision; waiting: {waiting}.")
-        out[call] = _answer(call, decision, by_id.get(call))
+        out[call] = _answer(call, decision, by_id[call])
     return out
 
 
-def _answer(call: str, decision: Any, wish: Mapping[str, Any] | None) -> Any:
-    kind = wish["kind"] if wish is not None else "approval"
+def _answer(call: str, decision: Any, wish: Mapping[str, Any]) -> Any:
+    kind = wish["kind"]
     if kind in ("input", "breakpoint"):
         return decision
     if not isinstance(decision, Approve | Edit | Reject | Result | Retry):
@@ -83,7 +88,7 @@ def _answer(call: str, decision: Any, wish: Mapping[str, Any] | None) -> Any:
     if not isinstance(decision, _ALLOWED[kind]):
         raise DecisionError(f"`{type(decision).__name__}` does not fit call {call!r} ({kind}): {_ADVICE[kind]}.")
     answer: dict[str, Any] = {"decision": type(decision).__name__.lower(), **to_jsonable(decision)}
-    if isinstance(decision, Approve) and wish is not None:
+    if isinstance(decision, Approve):
         answer["input"] = wish.get("input")
     return answer
 

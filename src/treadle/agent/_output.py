@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from treadle.errors import InputError
+from treadle.errors import InputError, ToolDefinitionError
 from treadle.model import ToolSpec
+from treadle.tool._adapter import portable
 from treadle.tool._jsonschema import SchemaValidator
 
 _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
@@ -28,16 +29,25 @@ class OutputSpec:
     def of(cls, name: str, wanted: Any) -> OutputSpec:
         """Make one from a pydantic model, a dataclass, a TypedDict, any other type, or a JSON schema."""
         if isinstance(wanted, Mapping):
-            return cls(name, *_as_object(cast("Mapping[str, Any]", wanted)))
-        from pydantic import PydanticUserError, TypeAdapter
-        from pydantic.errors import PydanticInvalidForJsonSchema
+            return cls._of_schema(name, cast("Mapping[str, Any]", wanted))
+        from pydantic import TypeAdapter
 
         try:
-            adapter: Any = TypeAdapter(wanted)
+            adapter: Any = TypeAdapter(portable(wanted))
             schema, wrapped = _as_object(adapter.json_schema())
-        except (PydanticUserError, PydanticInvalidForJsonSchema, NameError, TypeError) as error:
+        except Exception as error:  # pydantic's own, and whatever evaluating an annotation raises
             raise InputError(f"`output={wanted!r}` cannot be turned into a JSON schema: {error}") from error
         return cls(name, schema, wrapped=wrapped, adapter=adapter)
+
+    @classmethod
+    def _of_schema(cls, name: str, wanted: Mapping[str, Any]) -> OutputSpec:
+        schema, wrapped = _as_object(wanted)
+        made = cls(name, schema, wrapped=wrapped)
+        try:
+            made._validator = SchemaValidator(name, schema)
+        except ToolDefinitionError as error:
+            raise InputError(f"`output={wanted!r:.200}` is not a JSON schema: {error}") from error
+        return made
 
     @classmethod
     def stored(cls, data: Mapping[str, Any]) -> OutputSpec:
@@ -79,18 +89,27 @@ class OutputSpec:
     def parse(self, data: Mapping[str, Any]) -> Any:
         """The answer as the caller wants it; only for answers without a `problem`."""
         value = data["response"] if self.wrapped else data
-        return value if self._adapter is None else self._adapter.validate_python(value)
+        return value if self._adapter is None else self._adapter.validate_json(json.dumps(value))
 
     def from_text(self, text: str) -> Mapping[str, Any] | None:
-        """The answer in a text that is nothing but JSON, with or without a code fence."""
+        """The answer in a text: JSON, with or without a code fence, or else the text itself as the `response`."""
+        return next((data for data in self._readings(text) if self.problem(data) is None), None)
+
+    def _readings(self, text: str) -> Iterator[Mapping[str, Any]]:
+        """What a text may mean, the likeliest first."""
+        if not text.strip():
+            return
         fenced = _FENCE.match(text)
         try:
             value = json.loads(fenced[1] if fenced else text)
         except ValueError:
-            return None
-        if self.wrapped and not (isinstance(value, dict) and "response" in value):
-            return {"response": value}
-        return cast("Mapping[str, Any]", value) if isinstance(value, dict) else None
+            value = None
+        if isinstance(value, dict):
+            yield cast("Mapping[str, Any]", value)
+        if self.wrapped and value is not None:
+            yield {"response": value}
+        if "response" in self.schema.get("properties", {}):
+            yield {"response": text}
 
 
 def _as_object(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

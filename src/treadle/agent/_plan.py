@@ -68,6 +68,10 @@ def _add_usage(old: Usage, new: Usage | None) -> Usage:
     return Usage() if new is None else old + new
 
 
+def _sum(old: int, new: int) -> int:
+    return old + new
+
+
 def _count(old: dict[str, int], new: Mapping[str, int | None] | None) -> dict[str, int]:
     if new is None:
         return {}
@@ -78,12 +82,12 @@ class _BeforeAgentNode:
     """PreCall: hooks see the input before it enters the history."""
 
     name = "before_agent"
-    interruptible = True
+    interruptible = False  # so that an interrupt finds the input in the history
     commits = False
 
     async def run(self, context: NodeContext) -> Command:
         turn = turn_of(context.run)
-        messages: Sequence[Msg] = turn.state.values["input"] or ()
+        messages: Sequence[Msg] = tuple(turn.state.values["input"] or ())
         event = await turn.fire(PreCallEvent(source=context.run.source, messages=messages))
         return Command(update={"messages": list(event.messages), "input": None}, goto=first_node(event.messages))
 
@@ -100,6 +104,8 @@ def react_plan() -> Plan:
         _JsonKey("output", dict, replace),
         _JsonKey("answer", dict, replace),
         _JsonKey("began", float, replace),
+        _JsonKey("extra_answers", int, Custom(_sum, int)),
+        _JsonKey("limits", dict, replace),
     ]
     schema = Schema(
         {key.name: key for key in keys},

@@ -9,6 +9,7 @@ from typing import Any, Literal, TextIO, TypeAlias, TypeVar, cast, overload
 
 from treadle.agent._base import AgentBase, private_thread
 from treadle.agent._begin import begin
+from treadle.agent._input import Input, to_messages
 from treadle.agent._interrupt import Interruption, interrupt_thread
 from treadle.agent._output import OutputSpec, shown
 from treadle.agent._plan import GOTOS, react_plan
@@ -20,7 +21,7 @@ from treadle.agent._template import Template
 from treadle.agent._texts import settle
 from treadle.agent._turn import AgentRequest, Turn, turn_of
 from treadle.errors import InputError
-from treadle.event import Event, PostCallEvent, PreCallEvent, ReasoningChunkEvent, RunFailedEvent
+from treadle.event import ErrorEvent, Event, PostCallEvent, PreCallEvent, ReasoningChunkEvent, RunFailedEvent
 from treadle.graph import EventStream, NodeContext
 from treadle.graph._channel import Channel
 from treadle.graph._compiled import answers_below, raise_pause
@@ -32,12 +33,10 @@ from treadle.hook import Hook, HookSet, ToolCall
 from treadle.journal import Journal, open_store
 from treadle.journal._record import EndedRecord, InputRecord, Record
 from treadle.message import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock
-from treadle.message._msg import as_blocks
 from treadle.model import ChatModel, ModelRequest, ModelResponse, ToolSpec, Usage
 from treadle.tool import Context, Tool, Toolkit, ToolResult
 
 T = TypeVar("T")
-Input: TypeAlias = "str | Msg | Block | Template | Sequence[Msg | Block | str | Template] | None"
 OnBusy: TypeAlias = Literal["error", "wait"]
 
 
@@ -329,8 +328,9 @@ class ReActAgentBase(AgentBase):
             variables=parent.variables,
             parent=parent,
             label=label,
+            wait=True,  # whoever holds this thread while we hold the one above is about to lose it, or to be done
         )
-        last = await run.start().wait()
+        last = await self._watched(run).start().wait()
         raise_pause(last, prefix, label)
         return result_of(last)
 
@@ -340,8 +340,6 @@ class ReActAgentBase(AgentBase):
         """Fit what was asked to what the thread was doing."""
         turn = Turn(self, run)
         run.scratch["turn"] = turn
-        if turn.hooks.hooks:
-            run.watch = _watcher(turn.hooks)
         request = cast("AgentRequest", run.request)
         if run.listening and not turn.hooks.wanting(PreCallEvent) and request.messages:
             event = PreCallEvent(source=run.source, messages=request.messages)
@@ -370,18 +368,24 @@ class ReActAgentBase(AgentBase):
         turn = turn_of(run)
         reply = self._reply(turn, reason)
         if reason != "paused" and turn.watched(PostCallEvent):
-            event = await turn.fire(PostCallEvent(source=run.source, reply=reply))
+            try:
+                event = await turn.fire(PostCallEvent(source=run.source, reply=reply))
+            except Exception as error:
+                if reason == "interrupted":  # the thread is closed already, and nobody else tells of the error
+                    await run.emit(ErrorEvent(source=run.source, error=error))
+                raise
             reply = cast("Reply[Any]", event.reply)
         return reply
 
     def _reply(self, turn: Turn, reason: str) -> Reply[Any]:
         run, state = turn.run, turn.state
-        if reason == "paused" and state.reason == "stopped":
+        if run.pause is not None and all(wish.kind == "breakpoint" for wish in run.pause.wishes):
             reason = "stopped"
         answer = state.values.get("answer") if reason == "finished" else None
         output: Any = None
         said = turn.history.last_answer() or Msg(role="assistant", name=self.name, content=())
-        if answer:
+        if isinstance(answer, Mapping):
+            answer = cast("Mapping[str, Any]", answer)
             spec = turn.output or OutputSpec.stored(state.values["output"])
             output = spec.parse(answer)
             said = dataclasses.replace(said, content=(TextBlock(text=shown(answer)),))
@@ -429,32 +433,22 @@ class ReActAgentBase(AgentBase):
     ) -> AgentRequest:
         if decisions is not None and input is not None:
             raise InputError("Give `input` or `decisions`, not both: decide first, then send the message.")
-        messages = None if input is None else tuple(self._messages(input, variables))
-        return AgentRequest(messages=messages, decisions=decisions, output=output, limits=limits)
+        messages = () if input is None else tuple(self._messages(input, variables))
+        return AgentRequest(messages=messages or None, decisions=decisions, output=output, limits=limits)
 
     def _messages(self, input: Any, variables: Mapping[str, Any] | None) -> list[Msg]:
-        values = {**self.variables, **(variables or {})}
-        items: Sequence[Any] = [input] if isinstance(input, str | Msg | Template) or not _is_list(input) else input
-        out: list[Msg] = []
-        blocks: list[Block] = []
-        for item in items:
-            if isinstance(item, Reply):
-                out.append(cast("Reply[Any]", item).as_msg())
-            elif isinstance(item, Msg):
-                out.append(item)
-            elif isinstance(item, str | Template):
-                blocks.append(TextBlock(text=item.render(values) if isinstance(item, Template) else item))
-            elif isinstance(item, ToolResultBlock):
-                out.append(Msg.tool(item))
-            else:
-                blocks += as_blocks(cast("Block", item))
-        if blocks:
-            out.append(Msg.user(blocks))
-        _check_messages(out)
-        return out
+        return to_messages(input, {**self.variables, **(variables or {})})
 
     def _run(self, request: AgentRequest, thread: str | None, **options: Any) -> Run:
-        return Run(react_plan(), self, self.journal, thread or self.thread, request=request, **options)
+        run = Run(react_plan(), self, self.journal, thread or self.thread, request=request, **options)
+        return self._watched(run)
+
+    def _watched(self, run: Run) -> Run:
+        """Let hooks see the run from its first event on."""
+        hooks = self.hook_set()
+        if hooks.hooks:
+            run.watch = _watcher(hooks)
+        return run
 
 
 class ReActAgent(ReActAgentBase):
@@ -475,14 +469,7 @@ class ReActAgent(ReActAgentBase):
         return await turn_of(run).ask(request, ReasoningChunkEvent)
 
     async def _acting(self, call: ToolCall, run: Run) -> ToolResult:
-        hooks = turn_of(run).hooks
-        if not hooks.tool_hooks:
-            return await call.tool.run(call.input, call.context)
-
-        async def innermost(call: ToolCall) -> ToolResult:
-            return await call.tool.run(call.input, call.context)
-
-        return await hooks.wrap_tool(innermost)(call)
+        return await call.tool.run(call.input, call.context)
 
     async def _summarizing(self, settled: list[Msg], run: Run) -> tuple[Msg, Usage]:
         return await summarize(turn_of(run), settled)
@@ -512,18 +499,6 @@ def _watcher(hooks: HookSet) -> Callable[[Event], Any]:
         await hooks.fire(event)
 
     return watch
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
-def _check_messages(messages: Sequence[Msg]) -> None:
-    for msg in messages:
-        if not isinstance(msg, Msg):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"{msg!r} is not a message; give text, a `Msg`, blocks, or a list of these.")
-        if msg.role == "system":
-            raise InputError("System messages belong in `system_prompt`, or in a `PreReasoningEvent` hook.")
 
 
 def _result_message(result: Any) -> Any:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from treadle._ids import new_id
 from treadle.agent._history import Conversation
 from treadle.agent._texts import error_block
 from treadle.agent._turn import MAX_REMINDERS, Turn, partial_blocks, turn_of
-from treadle.errors import EmptyResponseError, OutputError
-from treadle.event import PostReasoningEvent, PreReasoningEvent, Wish
+from treadle.errors import EmptyResponseError, ModelError, OutputError
+from treadle.event import PostReasoningEvent, PreReasoningEvent, ReasoningChunkEvent, Wish
 from treadle.graph import END, Command, NodeContext
 from treadle.message import Block, Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from treadle.model import ModelRequest, ModelResponse, ToolChoice
 
 if TYPE_CHECKING:
     from treadle.agent._react import ReActAgentBase
+
+CUT: Final = ("length", "refused")
+"""The stop reasons of an answer that is not whole; its calls are never run."""
 
 
 class ModelNode:
@@ -31,22 +35,31 @@ class ModelNode:
         """Ask once, and say where the answer leads."""
         turn = turn_of(context.run)
         if turn.over_budget():
-            return Command(goto=END, reason="budget")
+            return Command(update={"extra_answers": -1}, goto=END, reason="budget")
         before = _PreReasoning(turn)
         if not turn.silent and turn.watched(PreReasoningEvent):
             await before.fire()
         if before.stopped:
-            return Command(update=before.update(()), goto=END, reason="stopped")
+            return Command(update={**before.update(()), "extra_answers": -1}, goto=END, reason="stopped")
         agent = cast("ReActAgentBase", context.run.host)
+
+        def ask(request: ModelRequest) -> Awaitable[ModelResponse]:
+            return agent._reasoning(request, context.run)  # pyright: ignore[reportPrivateUsage]
+
         try:
-            response = await agent._reasoning(before.request(), context.run)  # pyright: ignore[reportPrivateUsage]
-        except asyncio.CancelledError:
-            partial = partial_blocks(turn.deltas)
-            if partial:
-                said = Msg.assistant(partial, name=agent.name, metadata={"interrupted": True})
-                context.run.salvaged = before.update([said])
+            response = await turn.through_hooks(ask, before.request(), ReasoningChunkEvent)
+        except BaseException as error:
+            context.run.salvaged = before.update(())
+            if isinstance(error, asyncio.CancelledError):
+                check_cancelled(turn, error)
+                context.run.salvaged = before.update(cut_off(turn))
             raise
-        return await _Answer(turn, before, response).lead()
+        answer = _Answer(turn, before, response)
+        try:
+            return await answer.lead()
+        except asyncio.CancelledError:
+            context.run.salvaged = before.update(answer.without_calls())
+            raise
 
 
 class _PreReasoning:
@@ -70,7 +83,7 @@ class _PreReasoning:
                 messages=self.messages,
                 tools=self.tools,
                 tool_choice=self.tool_choice,
-                options=self.options,
+                options=dict(self.options),
                 iteration=turn.state.visits.get("model", 0),
                 state=turn.notes,
             )
@@ -80,15 +93,21 @@ class _PreReasoning:
         self.updates, self.stopped = event.updates, event.stopped
 
     def request(self) -> ModelRequest:
-        state = self.turn.state
         return ModelRequest(
             messages=self.messages,
             tools=self.tools,
             tool_choice=self.tool_choice,
             options=self.options,
             thread=self.turn.run.name,
-            step=state.total.get("model", 0),
+            step=self.turn.step,
         )
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What hooks have stored, with what they are about to store."""
+        if not self.updates:
+            return self.turn.notes
+        return {key: value for key, value in {**self.turn.notes, **self.updates}.items() if value is not None}
 
     def update(self, messages: Any) -> dict[str, Any]:
         """The state update of this step, with these messages."""
@@ -98,6 +117,19 @@ class _PreReasoning:
         if self.updates:
             out["state"] = self.updates
         return out
+
+
+def check_cancelled(turn: Turn, error: asyncio.CancelledError) -> None:
+    """Go on only if somebody wants the run to stop; a model that cancels itself has failed."""
+    task = asyncio.current_task()
+    if task is not None and not task.cancelling():
+        raise ModelError(f"`{turn.model.name}` was cancelled from within: nobody had asked it to stop.") from error
+
+
+def cut_off(turn: Turn) -> list[Msg]:
+    """What the model had said when it was stopped."""
+    partial = partial_blocks(turn.deltas)
+    return [Msg.assistant(partial, name=turn.agent.name, metadata={"interrupted": True})] if partial else []
 
 
 def _forced(turn: Turn) -> ToolChoice | None:
@@ -116,15 +148,18 @@ class _Answer:
         self.response = response
         self.message = named(turn, response)
 
+    def without_calls(self) -> list[Msg]:
+        """What is kept of an answer if the run is stopped before it was stored."""
+        content = tuple(block for block in self.message.content if not isinstance(block, ToolUseBlock))
+        return [dataclasses.replace(self.message, content=content, metadata={"interrupted": True})] if content else []
+
     async def lead(self) -> Command:
         """Let hooks have their say, then decide: stop, ask again, act, or end."""
         turn = self.turn
         if turn.silent:
             return self._decide()
         if turn.watched(PostReasoningEvent):
-            event = PostReasoningEvent(
-                source=turn.run.source, message=self.message, state={**turn.notes, **self.before.updates}
-            )
+            event = PostReasoningEvent(source=turn.run.source, message=self.message, state=self.before.state)
             event = await turn.fire(event)
             self.message = _with_ids(turn, event.message)
             self.before.updates = {**self.before.updates, **event.updates}
@@ -136,7 +171,7 @@ class _Answer:
         return self._decide()
 
     def _decide(self) -> Command:
-        calls, cut = self.message.tool_calls, self.response.stop_reason in ("length", "refused")
+        calls, cut = self.message.tool_calls, self.response.stop_reason in CUT
         if calls and cut:
             why = "the answer was cut off" if self.response.stop_reason == "length" else "the answer was refused"
             return self._again(
@@ -157,7 +192,7 @@ class _Answer:
         output = self.turn.output
         assert output is not None
         data = output.from_text(self.message.text)
-        if data is not None and output.problem(data) is None:
+        if data is not None:
             return self._command(END, reason="finished", answer=data)
         return self._remind("output")
 
@@ -177,8 +212,12 @@ class _Answer:
         )
 
     def _stopped(self) -> Command:
-        if not self.message.tool_calls:
-            return self._command(END, reason="stopped")
+        messages = [] if is_empty(self.message) else [self.message]
+        if self.response.stop_reason in CUT:
+            calls = self.message.tool_calls
+            messages += [Msg.tool(error_block(call, "Not run: the answer was cut off.")) for call in calls]
+        if not self.message.tool_calls or self.response.stop_reason in CUT:
+            return self._command(END, reason="stopped", messages=messages)
         wish = Wish(id="stop", kind="breakpoint", reason="A hook stopped the run before its tool calls.")
         return self._command("tools", reason="stopped", pause=(wish,))
 

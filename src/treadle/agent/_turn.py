@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from treadle.agent._history import History
 from treadle.agent._output import OutputSpec
@@ -16,6 +17,7 @@ from treadle.errors import MalformedResponseError
 from treadle.event import ModifiableEvent, ReasoningChunkEvent, SummaryChunkEvent
 from treadle.graph._run import Run
 from treadle.graph._state import ThreadState
+from treadle.hook import CallModel
 from treadle.message import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from treadle.message._codec import dumps
 from treadle.model import Delta, ModelRequest, ModelResponse, TextDelta, ThinkingDelta, ToolCallDelta, ToolSpec, Usage
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from treadle.agent._react import ReActAgentBase
 
 M = TypeVar("M", bound=ModifiableEvent)
+ChunkType: TypeAlias = type[ReasoningChunkEvent | SummaryChunkEvent]
 MAX_REMINDERS = 3
 
 
@@ -51,11 +54,14 @@ class Turn:
         self.hooks = agent.hook_set()
         self._has_hooks = bool(self.hooks.hooks) or agent.console is not None
         self.model = agent.model
-        self.limits = request.limits or agent.limits
+        self.limits = request.limits or _stored_limits(run.state) or agent.limits
         self.output: OutputSpec | None = None
         self.abandoned: set[str] = set()
+        self.asked_again = 0
+        """How many answers the node that is under way has thrown away."""
         self.deltas: list[Delta] = []
         """What the model said so far in the answer that is under way."""
+        self._asked = False
         self.state: ThreadState = run.state
         self.history: History = run.state.values["messages"]
         self._tools = agent.tool_view(self.hooks)
@@ -67,7 +73,7 @@ class Turn:
     @property
     def notes(self) -> Mapping[str, Any]:
         """What hooks have stored."""
-        return self.run.state.values["state"]
+        return MappingProxyType(self.run.state.values["state"])
 
     @property
     def usage(self) -> Usage:
@@ -77,6 +83,13 @@ class Turn:
     def reminders(self, kind: str) -> int:
         """How often the model was asked again for one reason in this turn."""
         return self.run.state.values["reminders"].get(kind, 0)
+
+    @property
+    def step(self) -> int:
+        """How many answers of the model the thread has had."""
+        total = self.state.total
+        extra = (self.state.values["extra_answers"] or 0) + self.asked_again
+        return total.get("model", 0) + total.get("summarize", 0) + extra
 
     # Tools.
 
@@ -146,24 +159,19 @@ class Turn:
         """Whether anybody, hook or reader, wants events of a class."""
         return self.run.listening or bool(self.hooks.hooks and self.hooks.wanting(kind))
 
-    async def ask(
-        self, request: ModelRequest, chunk: type[ReasoningChunkEvent | SummaryChunkEvent]
-    ) -> ModelResponse:
-        """Ask the model, through every `around_model`."""
+    async def through_hooks(self, ask: CallModel, request: ModelRequest, chunk: ChunkType) -> ModelResponse:
+        """Ask through every `around_model`; an answer that came without asking the model is shown in one piece."""
+        self.deltas, self._asked = [], False
+        response = await self.hooks.wrap_model(ask)(request)
+        if not self._asked:
+            await self._show_whole(response, chunk)
+        return response
 
-        if not self.hooks.model_hooks:
-            return await self._ask(request, chunk)
-
-        async def innermost(request: ModelRequest) -> ModelResponse:
-            return await self._ask(request, chunk)
-
-        return await self.hooks.wrap_model(innermost)(request)
-
-    async def _ask(
-        self, request: ModelRequest, chunk: type[ReasoningChunkEvent | SummaryChunkEvent]
-    ) -> ModelResponse:
+    async def ask(self, request: ModelRequest, chunk: ChunkType) -> ModelResponse:
+        """Ask the model."""
+        self._asked = True
         self.deltas = deltas = list[Delta]()
-        emit = self.run.emit if self.watched(chunk) else None
+        emit = self._emitter(chunk)
         source = self.run.source
         response: ModelResponse | None = None
         stream = self.model.stream(request)
@@ -179,10 +187,27 @@ class Turn:
             await _close(stream)
         if response is None:
             raise MalformedResponseError(f"`{self.model.name}` ended its stream without a response.")
-        if emit is not None and not deltas:
-            for delta in as_deltas(response):
-                await emit(chunk(source=source, delta=delta))
+        if not deltas:
+            await self._show_whole(response, chunk)
         return response
+
+    async def _show_whole(self, response: ModelResponse, chunk: ChunkType) -> None:
+        emit = self._emitter(chunk)
+        if emit is not None:
+            for delta in as_deltas(response):
+                await emit(chunk(source=self.run.source, delta=delta))
+
+    def _emitter(self, kind: type[Any]) -> Callable[[Any], Awaitable[None]] | None:
+        """How events of a class get to whoever wants them: hooks and readers, readers alone, or nobody."""
+        if self.hooks.hooks and self.hooks.wanting(kind):
+            return self.run.emit
+        return self.run.forward if self.run.listening else None
+
+
+def _stored_limits(state: ThreadState) -> Limits | None:
+    """The limits with which the turn began, where it goes on after a pause."""
+    stored = state.values["limits"]
+    return Limits(**stored) if stored else None
 
 
 async def _close(stream: AsyncIterator[Any]) -> None:

@@ -3,16 +3,20 @@
 | event | when | a hook may change | a hook may also |
 | --- | --- | --- | --- |
 | `PreCallEvent` | before the agent starts | `messages` | |
-| `PreReasoningEvent` | before a model call | `messages`, `tools`, `tool_choice`, `options`: for this call only | `add_messages`, `stop`, `update_state` |
+| `PreReasoningEvent` | before a model call | `messages`, `tools`, `tool_choice`, `options` (1) | (2) |
 | `ReasoningChunkEvent` | a piece of the answer came | | |
 | `PostReasoningEvent` | the answer is there, not yet stored | `message` | `stop`, `goto_reasoning`, `update_state` |
 | `PreActingEvent` | before a tool call | `input` | `answer`, `ask`, `stop`, `update_state` |
 | `ActingChunkEvent` | a tool reports progress | | |
 | `PostActingEvent` | a result is there, not yet in the history | `result` | `stop`, `update_state` |
-| `PreSummaryEvent`, `PostSummaryEvent` | around the summary at the iteration limit | `messages`, `options`; `message` | |
+| `PreSummaryEvent` | before the summary at the iteration limit | `messages`, `options` (1) | |
+| `SummaryChunkEvent` | a piece of the summary came | | |
+| `PostSummaryEvent` | the summary is there, not yet stored | `message` | |
 | `PostCallEvent` | before the reply is returned | `reply` | |
 | `PrePrintEvent` | before something is shown | `message` | |
 | all others | | | |
+
+(1) for this one request; never stored. (2) `add_messages`, `stop`, `update_state`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ WishKind: TypeAlias = Literal["approval", "external", "unknown", "input", "break
 class Wish:
     """One thing that the outside must answer, under `id`.
 
-    `approval`: may this call run? `external`: run this call for me. `unknown`: this call was started and nobody knows how
-    it ended. `input`: an answer to `pause(value)` in a node. `breakpoint`: the graph stops here, go on when ready.
+    `approval`: may this call run? `external`: run this call for me. `unknown`: this call was started and nobody knows
+    how it ended. `input`: an answer to `pause(value)` in a node. `breakpoint`: the graph stops here, go on when ready.
     """
 
     id: str

@@ -22,7 +22,7 @@ class Channel:
         self._events: deque[Event] = deque()
         self._limit = limit
         self._ready: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
+        self._room: asyncio.Event | None = None
         self.closed = False
         self.muted = False
 
@@ -39,8 +39,8 @@ class Channel:
     async def room(self) -> None:
         """Wait until the reader has caught up."""
         while len(self._events) >= self._limit and not self.muted:
-            self._room = asyncio.get_running_loop().create_future()
-            await self._room
+            self._room = self._room or asyncio.Event()  # one for all the nodes that wait
+            await self._room.wait()
 
     async def get(self) -> Event | None:
         """Return the next event, or None when the run is over."""
@@ -51,7 +51,7 @@ class Channel:
             await self._ready
         event = self._events.popleft()
         if self._room is not None and len(self._events) <= self._limit // 2:
-            _wake(self._room)
+            self._room.set()
             self._room = None
         return event
 
@@ -64,7 +64,7 @@ class Channel:
         self.muted = True
         self._events.clear()
         if self._room is not None:
-            _wake(self._room)
+            self._room.set()
             self._room = None
 
     def close(self) -> None:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, cast
 
 from treadle._ids import new_id
 from treadle.errors import InputError, StateError
-from treadle.event import Event, Pause, RunFailedEvent, Wish
+from treadle.event import Event, Pause, RunFailedEvent
+from treadle.graph._answers import answers_below, match_answers, raise_pause
 from treadle.graph._channel import Channel
-from treadle.graph._control import START
+from treadle.graph._child import as_mapping, changes, shared
 from treadle.graph._draw import mermaid
-from treadle.graph._node import NodeContext, PauseSignal
+from treadle.graph._node import NodeContext
 from treadle.graph._plan import Plan
-from treadle.graph._run import Run, Terminal
+from treadle.graph._run import Run, Terminal, active_run
 from treadle.graph._state import ThreadState
-from treadle.graph._strategy import MISSING, Custom, Items
-from treadle.graph._stream import EventStream
+from treadle.graph._strategy import plain
+from treadle.graph._stream import EventStream, Watcher
 from treadle.graph._thread import OpenThread, load_state
 from treadle.journal import Journal, open_store
-from treadle.journal._record import EndedRecord, InputRecord, Record, ResumedRecord, Target, UpdateRecord
+from treadle.journal._record import EndedRecord, InputRecord, Record, ResumedRecord, RoutedRecord, UpdateRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class GraphResult(Mapping[str, Any]):
     pause: Pause | None = None
 
     def _items(self) -> Mapping[str, Any]:
-        return cast("Mapping[str, Any]", self.state if isinstance(self.state, Mapping) else vars(self.state))
+        return as_mapping(self.state)
 
     def __getitem__(self, key: str) -> Any:
         return self._items()[key]
@@ -113,7 +113,10 @@ class CompiledGraph:
         variables: Mapping[str, Any] | None = None,
         wait: bool = False,
     ) -> GraphResult:
-        """Answer what a paused thread waits for and go on: a dict by wish id, or the answer itself if there is one wish."""
+        """Answer what a paused thread waits for and go on.
+
+        Answers are a dict by wish id, or the answer itself where there is one wish; breakpoints need none.
+        """
         run = self._run(Invocation(answers=answers), thread, context=context, variables=variables, wait=wait)
         return self._result(await run.start().wait())
 
@@ -135,6 +138,20 @@ class CompiledGraph:
 
         return EventStream(start, self._result, detach=detach)
 
+    async def interrupt(self, thread: str, *, now: bool = False) -> None:
+        """Stop the run that drives a thread, in this or another process: before its next step, or `now`.
+
+        It ends with reason `interrupted` and keeps its unfinished nodes; without a run there is nothing to stop.
+        """
+        await self.journal.post(thread, {"kind": "interrupt", "now": now})
+
+    def watch(self, thread: str) -> AsyncIterator[Event]:
+        """Watch a run that somebody else started in this process, without slowing it."""
+        run = active_run(self.journal, thread)
+        if run is None:
+            raise InputError(f"No run drives thread {thread!r} in this process.")
+        return Watcher(run)
+
     def _run(self, asked: Invocation, thread: str | None, **options: Any) -> Run:
         return Run(self.plan, self, self.journal, thread or new_id("thread"), request=asked, **options)
 
@@ -148,20 +165,16 @@ class CompiledGraph:
     async def begin_run(self, run: Run) -> Sequence[Record] | None:
         """Turn an invocation into the records that start the run."""
         asked, state = cast("Invocation", run.request), run.state
-        if asked.child and state.phase == "ended" and not state.frontier:
+        done = not (state.frontier or state.unrouted or state.waiting or state.phase == "paused")
+        if asked.child and state.phase == "ended" and done:
             return None
-        fresh = asked.input is not None and not (asked.child and state.phase != "new")
-        if fresh:
-            assert asked.input is not None
-            values = self.plan.schema.dump(_as_mapping(asked.input))
-            return [InputRecord(run=run.id, values=values, next=self._first())]
-        if not state.frontier and not state.unrouted:
+        if asked.input is not None and not (asked.child and state.phase != "new"):
+            values = self.plan.schema.dump(as_mapping(asked.input))
+            return [InputRecord(run=run.id, values=values, next=self.plan.first())]
+        if done:
             raise InputError(f"Thread {run.name!r} has nothing to go on with; give it an input.")
         answers = match_answers(state.wishes, asked.answers, partial=asked.child)
         return [ResumedRecord(run=run.id, answers=answers)]
-
-    def _first(self) -> list[Target]:
-        return [START] if START in self.plan.routes else list(self.plan.first(ThreadState(self.plan.schema)))
 
     def close_run(self, run: Run, reason: str, error: BaseException | None) -> EndedRecord:
         """A graph that stops early keeps its unfinished nodes, so that it can go on."""
@@ -184,31 +197,38 @@ class CompiledGraph:
         state, out = ThreadState(self.plan.schema), list[StateAt]()
         for record in await self.journal.read(thread):
             state.apply(record)
-            if not state.done and isinstance(record, InputRecord | UpdateRecord | EndedRecord):
+            step = isinstance(record, InputRecord | UpdateRecord | RoutedRecord) and not state.done
+            if step or isinstance(record, EndedRecord):
                 out.append(_state_at(state))
         return out
 
     async def fork(self, thread: str, at: int, new: str | None = None) -> str:
-        """Make a thread that shares the first `at` records, and return its id."""
+        """Make a thread that shares the first `at` records, and return its id.
+
+        Graphs and agents inside it start afresh there, unless it is forked where it stands now.
+        """
         name = new or new_id("thread")
+        below = await self.journal.threads(prefix=f"{thread}/")
+        now = len(await self.journal.read(thread, after=at)) == 0
         await self.journal.fork(thread, at, name)
+        for child in below if now else ():
+            await self.journal.fork(child.thread, child.seq, name + child.thread[len(thread) :])
         return name
 
     async def update_state(self, thread: str, values: Mapping[str, Any], *, as_node: str | None = None) -> None:
         """Edit the state from outside; with `as_node`, go on as if that node had just returned the values."""
+        if as_node is not None and as_node not in self.plan.nodes:
+            raise StateError(f"There is no node {as_node!r} to continue after.")
         opened = await OpenThread.open(self.journal, thread, self.plan.schema, owner=new_id("edit"), wait=False)
         try:
-            next = None if as_node is None else self._after(as_node, opened.state, values)
-            record = InputRecord(run=opened.lease.owner, values=self.plan.schema.dump(values), next=next, turn=False)
-            opened.record(record)
+            dumped = self.plan.schema.dump(values)
+            opened.record(InputRecord(run=opened.lease.owner, values=dumped, next=None, turn=False))
+            if as_node is not None:
+                next = await self.plan.next_slowly(opened.state, [UpdateRecord(node=as_node)])
+                opened.record(InputRecord(run=opened.lease.owner, next=next, turn=False))
             await opened.commit()
         finally:
             await opened.close()
-
-    def _after(self, node: str, state: ThreadState, values: Mapping[str, Any]) -> list[Target]:
-        if node not in self.plan.nodes:
-            raise StateError(f"There is no node {node!r} to continue after.")
-        return self.plan.after(node, state)
 
     def mermaid(self) -> str:
         """The graph as a Mermaid flowchart."""
@@ -228,108 +248,33 @@ class CompiledGraph:
         """
 
         async def node(state: Any, context: NodeContext) -> Mapping[str, Any]:
-            given = input(state) if input else self._shared(context, state)
-            result = await self.run_child(context, given)
-            return output(result.state) if output else self._changes(context, result)
+            run = self._child(context, input(state) if input else shared(self.plan.schema, state))
+            last = await run.start().wait()
+            raise_pause(last, f"{context.task_id}/", context.task.node)
+            result = self._result(last)
+            if output is not None:
+                return output(result.state)
+            return changes(
+                context.run.state.schema, await load_state(run.journal, run.name, self.plan.schema, until=1), run.state
+            )
 
         return node
 
-    async def run_child(self, context: NodeContext, input: Mapping[str, Any]) -> GraphResult:
-        """Run on a child thread of the node's; its pauses become the parent's."""
-        prefix = f"{context.task_id}/"
-        run = Run(
+    def _child(self, context: NodeContext, given: Mapping[str, Any]) -> Run:
+        """A run on a thread below the node's, where it goes on if it was there before."""
+        answers = answers_below(context.run.state, f"{context.task_id}/")
+        return Run(
             self.plan,
             self,
             self.own_store or context.run.journal,
             f"{context.thread}/{context.task_id}",
-            request=Invocation(input=input, answers=answers_below(context.run.state, prefix), child=True),
+            request=Invocation(input=given, answers=answers, child=True),
             context=context.context,
             variables=context.variables,
             parent=context.run,
             label=context.task.node,
+            wait=True,  # whoever holds this thread while we hold the one above is about to lose it, or to be done
         )
-        last = await run.start().wait()
-        raise_pause(last, prefix, context.task.node)
-        return self._result(last)
-
-    def _shared(self, context: NodeContext, state: Any) -> dict[str, Any]:
-        given = _as_mapping(state)
-        keys = self.plan.schema.keys
-        if self.plan.schema.open:
-            return dict(given)
-        return {
-            name: value[:] if isinstance(value, Sequence) and not isinstance(value, str | bytes) else value
-            for name, value in given.items()
-            if name in keys and not isinstance(keys[name].strategy, Custom)
-        }
-
-    def _changes(self, context: NodeContext, result: GraphResult) -> dict[str, Any]:
-        """What the child added to the keys it shares with its parent."""
-        parent = context.run.state
-        out: dict[str, Any] = {}
-        for name, value in result.items():
-            key = parent.schema.keys.get(name)
-            if key is None:
-                if parent.schema.open:
-                    out[name] = value
-                continue
-            old = parent.values.get(name, MISSING)
-            if key.strategy.grows:
-                out[name] = value[len(old) :] if old is not MISSING else value[:]
-            elif old is MISSING or value != old:
-                out[name] = dict(value) if isinstance(value, Mapping) else value  # pyright: ignore[reportUnknownArgumentType]
-        return out
-
-
-def match_answers(wishes: Sequence[Mapping[str, Any]], answers: Any, *, partial: bool = False) -> dict[str, Any]:
-    """Fit what somebody answered to what was asked; breakpoints need no answer, partial answers leave the rest open."""
-    ids = [wish["id"] for wish in wishes]
-    out = {wish["id"]: True for wish in wishes if wish["kind"] == "breakpoint"}
-    if answers is None:
-        return out
-    if isinstance(answers, Mapping) and answers and all(key in ids for key in cast("Mapping[str, Any]", answers)):
-        return {**out, **cast("Mapping[str, Any]", answers)}
-    asked = [wish["id"] for wish in wishes if wish["kind"] != "breakpoint"]
-    if len(asked) == 1 and not partial:
-        return {**out, asked[0]: answers}
-    if partial and not answers:
-        return out
-    raise InputError(f"The thread waits for {ids}; answer with a dict by these ids, not {answers!r:.200}.")
-
-
-def answers_below(state: ThreadState, prefix: str) -> dict[str, Any]:
-    """The answers that are for a child, under the names that the child knows."""
-    return {wish[len(prefix) :]: answer for wish, answer in state.answers.items() if wish.startswith(prefix)}
-
-
-def raise_pause(last: Event, prefix: str, label: str) -> None:
-    """Hand a child's pause on to its parent, with ids that lead back down."""
-    pause = getattr(last, "pause", None)
-    if pause is not None:
-        wishes: list[Wish] = []
-        for wish in cast("Pause", pause).wishes:
-            wishes.append(
-                Wish(
-                    id=f"{prefix}{wish.id}",
-                    kind=wish.kind,
-                    reason=wish.reason,
-                    name=wish.name,
-                    input=wish.input,
-                    value=wish.value,
-                    path=(label, *wish.path),
-                )
-            )
-        raise PauseSignal(wishes)
-
-
-def _as_mapping(state: Any) -> Mapping[str, Any]:
-    if isinstance(state, Mapping):
-        return cast("Mapping[str, Any]", state)
-    if hasattr(state, "model_dump"):
-        return {name: getattr(state, name) for name in type(state).model_fields}
-    if hasattr(state, "__dataclass_fields__"):
-        return {name: getattr(state, name) for name in state.__dataclass_fields__}
-    raise StateError(f"{state!r:.200} cannot be the input of a graph; give a dict.")
 
 
 def _state_at(state: ThreadState) -> StateAt:
@@ -341,10 +286,4 @@ def _copied(view: Any) -> Any:
     """The state as it is now, apart from what later steps add to it."""
     if not isinstance(view, dict):
         return view
-    return {name: _plain(value) for name, value in cast("dict[str, Any]", view).items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Items):
-        return cast("Items[Any]", value)[:]
-    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, MappingProxyType) else value
+    return {name: plain(value) for name, value in cast("dict[str, Any]", view).items()}

@@ -16,7 +16,10 @@ END: Final = "__end__"
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Run a node with a value of its own instead of the state; several of them map the node over values."""
+    """Run a node with a value of its own instead of the state; several of them map the node over values.
+
+    `arg` is stored, so it must be JSON; in a dict, entries named like a key of the state may be of that key's type.
+    """
 
     node: str
     arg: Any

@@ -41,8 +41,8 @@ class StateGraph:
         >>> compiled = graph.compile()
 
     Args:
-        state: A TypedDict, a dataclass or a pydantic model, its keys annotated with `append`, `merge` or a function where
-            updates do not simply replace; or a dict of key strategies; or None to take any key.
+        state: A TypedDict, a dataclass or a pydantic model, its keys annotated with `append`, `merge` or a function
+            where updates do not simply replace; or a dict of key strategies; or None to take any key.
     """
 
     def __init__(self, state: Any = None) -> None:
@@ -56,7 +56,7 @@ class StateGraph:
 
     def add_node(
         self,
-        name: str | Callable[..., Any],
+        name: Any,
         node: Any = None,
         *,
         retry: Retry | None = None,
@@ -67,21 +67,21 @@ class StateGraph:
         """Add a node: a sync or async function, a compiled graph, or an agent.
 
         Args:
-            name: The node's name; a function alone is added under its own name.
+            name: The node's name; a function, graph or agent alone is added under its own name.
             node: What runs there. A function takes the state, and the `NodeContext` if it has a second parameter.
             retry: How often to try again after an error.
             timeout: Seconds after which a try counts as failed.
             on_error: Called with the state and the error when all tries failed; returns an update or a `Command`.
             goto: Where a `Command` of this node may lead, for the checks and the drawing.
         """
-        if callable(name):
-            name, node = str(getattr(name, "__name__", name)), name
+        if not isinstance(name, str):
+            name, node = str(getattr(name, "__name__", None) or getattr(name, "name", name)), name
         if name in self._nodes:
             self._problems.append(f"There are two nodes named {name!r}; give one another name.")
         if name in (START, END):
             self._problems.append(f"{name!r} is reserved; give the node another name.")
         self._nodes[name] = make_node(name, node, retry=retry, timeout=timeout, on_error=on_error)
-        self._gotos[name] = tuple(goto)
+        self._gotos[name] = _names(goto)
         return self
 
     def add_edge(self, source: str | Sequence[str], target: str) -> StateGraph:
@@ -89,7 +89,7 @@ class StateGraph:
         if isinstance(source, str):
             self._edges.setdefault(source, []).append(target)
         else:
-            self._joins.append(Join(f"{'+'.join(source)}>{target}", tuple(source), target))
+            self._joins.append(Join(f"{' + '.join(map(repr, source))} > {target!r}", tuple(source), target))
         return self
 
     def add_conditional_edges(
@@ -118,8 +118,12 @@ class StateGraph:
         """Check the graph and make it runnable; `GraphDefinitionError` lists everything that is wrong."""
         from treadle.graph._compiled import CompiledGraph
 
-        before, after, edges = frozenset(pause_before), frozenset(pause_after), frozenset(pause_before_edge)
-        problems = [*self._problems, *self._check({*before, *after, *(end for edge in edges for end in edge)})]
+        before, after, edges = (
+            frozenset(_names(pause_before)),
+            frozenset(_names(pause_after)),
+            frozenset(pause_before_edge),
+        )
+        problems = [*self._problems, *self._check(before | after, edges)]
         if problems:
             raise GraphDefinitionError("This graph cannot be compiled:\n" + "\n".join(f"- {p}" for p in problems))
         routes = {source: tuple(found) for source, found in self._routes.items()}
@@ -138,19 +142,33 @@ class StateGraph:
             step_limit=step_limit,
             slow_routes=any(route.slow for found in routes.values() for route in found),
         )
-        return CompiledGraph(plan, name=name, store=store, gotos=self._gotos)
+        return CompiledGraph(plan, name=name, store=store, gotos=dict(self._gotos))
 
-    def _check(self, paused: set[str]) -> list[str]:
-        known = {*self._nodes, START, END}
+    def _check(self, paused: frozenset[str], edges: frozenset[tuple[str, str]]) -> list[str]:
         problems = [
-            f"An edge names {name!r}, {_hint(name, self._nodes)}" for name in self._named() if name not in known
+            f"An edge names {name!r}, {_hint(name, self._nodes)}"
+            for name in self._named()
+            if name not in {*self._nodes, START, END}
         ]
-        problems += [f"A pause names {name!r}, {_hint(name, self._nodes)}" for name in sorted(paused - known)]
+        problems += [f"A pause names {name!r}, {_hint(name, self._nodes)}" for name in sorted(paused - {*self._nodes})]
+        problems += [
+            f"A pause names the edge from {source!r} to {target!r}, which is not there."
+            for source, target in sorted(edges)
+            if target not in self._ways(source)
+        ]
+        return [*problems, *self._check_ends()] or [*self._unreachable(), *self._dead_ends()]
+
+    def _check_ends(self) -> list[str]:
+        problems: list[str] = []
+        if any(not join.sources or {START, END} & set(join.sources) for join in self._joins):
+            problems.append("An edge waits for nothing, for `START` or for `END`; name the nodes it waits for.")
         if self._edges.get(END) or self._routes.get(END):
             problems.append("An edge leaves `END`; nothing comes after it.")
+        if any(START in self._ways(node) for node in (START, *self._nodes)):
+            problems.append("An edge leads to `START`; name the first node instead.")
         if not self._edges.get(START) and not self._routes.get(START):
             problems.append("Nothing leaves `START`; add an edge from it to the first node.")
-        return problems or [*self._unreachable(), *self._dead_ends()]
+        return problems
 
     def _named(self) -> list[str]:
         names = [*self._edges, *self._routes, *(target for found in self._edges.values() for target in found)]
@@ -181,10 +199,14 @@ class StateGraph:
             more = {name for name in self._nodes if name not in ending and self._ways(name) & ending}
             ending, grew = ending | more, bool(more)
         return [
-            f"Node {name!r} is a dead end: no way from it leads to `END`. Add an edge, or `goto=` if it returns commands."
+            f"Node {name!r} is a dead end: no way leads from it to `END`. Add an edge, or `goto=` if it gives commands."
             for name in self._nodes
             if name not in ending
         ]
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _hint(name: str, nodes: Iterable[str]) -> str:

@@ -9,11 +9,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-from treadle.errors import NodeTimeoutError, StateError
+from treadle.errors import GraphDefinitionError, GraphError, NodeTimeoutError, StateError
 from treadle.event import CustomEvent, Wish
 from treadle.graph._control import Command
 from treadle.graph._state import Task
-from treadle.graph._strategy import MISSING
+from treadle.graph._strategy import MISSING, as_json, own
 
 if TYPE_CHECKING:
     from treadle.graph._run import Run
@@ -37,6 +37,10 @@ class Retry:
     delay: float = 0.1
     factor: float = 2.0
     on: tuple[type[Exception], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise GraphDefinitionError(f"A node is tried at least once; `attempts` is {self.attempts!r}.")
 
 
 class NodeContext:
@@ -79,8 +83,12 @@ class NodeContext:
         wish = f"{self.task_id}#{self._pauses}"
         self._pauses += 1
         if wish in self.run.state.answers:
-            return self.run.state.answers[wish]
-        raise PauseSignal([Wish(id=wish, kind="input", name=self.task.node, value=value)])
+            return own(self.run.state.answers[wish])
+        try:
+            shown = as_json(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StateError(f"`pause` shows JSON to whoever has to answer: {error}") from error
+        raise PauseSignal([Wish(id=wish, kind="input", name=self.task.node, value=shown)])
 
 
 _current: ContextVar[NodeContext] = ContextVar("treadle_node")
@@ -140,6 +148,11 @@ class FunctionNode:
         token = _current.set(context)
         try:
             return await self._try(context)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise GraphError(f"Node {self.name!r} raised `CancelledError`, though nobody cancelled it.") from error
         except Exception as error:
             if self.on_error is None:
                 error.add_note(f"In node {self.name!r} of thread {context.thread!r}.")
@@ -168,8 +181,9 @@ class FunctionNode:
         call = self._call((argument, context) if self.wants_context else (argument,))
         if self.timeout is None:
             return await call
+        limit = asyncio.timeout(self.timeout)
         try:
-            async with asyncio.timeout(self.timeout) as limit:
+            async with limit:
                 return await call
         except TimeoutError as error:
             if limit.expired():
@@ -179,18 +193,26 @@ class FunctionNode:
     async def _call(self, arguments: tuple[Any, ...]) -> Result:
         if self.is_async:
             return await self.function(*arguments)
-        return await asyncio.to_thread(self.function, *arguments)
+        result = await asyncio.to_thread(self._call_sync, arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    def _call_sync(self, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return self.function(*arguments)
+        except StopIteration as error:  # which a future cannot carry
+            raise RuntimeError(f"Node {self.name!r} raised `StopIteration`.") from error
 
     def _argument(self, context: NodeContext) -> Any:
-        return context.run.state.view() if context.task.arg is MISSING else context.task.arg
+        return context.run.state.view() if context.task.arg is MISSING else own(context.task.arg)
 
 
 def make_node(name: str, given: Any, **options: Any) -> FunctionNode:
     """Make a node of a function, a compiled graph or an agent."""
     function = given.as_node() if hasattr(given, "as_node") else given
     if not callable(function):
-        raise StateError(f"Node {name!r} must be a function, a compiled graph or an agent, not {given!r}.")
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+        raise GraphDefinitionError(f"Node {name!r} must be a function, a compiled graph or an agent, not {given!r}.")
+    call = getattr(type(function), "__call__", None)  # noqa: B004
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
     return FunctionNode(name, function, _wants_context(function), is_async, **options)
 
 

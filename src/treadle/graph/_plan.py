@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, cast
 
 from treadle.errors import GraphError
 from treadle.event import Wish
@@ -28,7 +29,8 @@ class Route:
     @property
     def slow(self) -> bool:
         """Whether the function must be awaited."""
-        return inspect.iscoroutinefunction(self.function)
+        call = getattr(type(self.function), "__call__", None)  # noqa: B004
+        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +74,23 @@ class Plan:
 
     def next(self, state: ThreadState) -> list[Target]:
         """Where the step that just finished leads, in the order of its tasks and their edges."""
-        steps = [self._after(update, state, _call) for update in state.last]
-        return self._gather(state, steps)
+        steps = [self._after(update, state, _answer) for update in state.last]
+        return self._gather(state, state.last, steps)
 
-    async def next_slowly(self, state: ThreadState) -> list[Target]:
-        """The same where conditional edges are async."""
-        for update in state.last:
-            for route in self.routes.get(update.node, ()):
-                if route.slow and update.goto is None:
-                    return await self._awaited(state)
-        return self.next(state)
-
-    async def _awaited(self, state: ThreadState) -> list[Target]:
+    async def next_slowly(self, state: ThreadState, last: Sequence[UpdateRecord] | None = None) -> list[Target]:
+        """The same where conditional edges may be async, perhaps as if other nodes had just run."""
+        updates = state.last if last is None else last
         answers: dict[int, Any] = {}
-        for update in state.last:
-            for route in self.routes.get(update.node, ()):
+        for update in updates:
+            for route in self.routes.get(update.node, ()) if update.goto is None else ():
                 answer = _call(route, state)
                 answers[id(route)] = await answer if inspect.isawaitable(answer) else answer
-        steps = [self._after(update, state, lambda route, _: answers[id(route)]) for update in state.last]
-        return self._gather(state, steps)
+        steps = [self._after(update, state, lambda route, _: answers[id(route)]) for update in updates]
+        return self._gather(state, updates, steps)
 
-    def first(self, state: ThreadState) -> list[Target]:
-        """Where a run begins."""
-        start = UpdateRecord(node=START)
-        return self._gather(state, [self._after(start, state, _call)])
-
-    def after(self, node: str, state: ThreadState) -> list[Target]:
-        """Where a node leads, as if it had just run."""
-        return self._gather(state, [self._after(UpdateRecord(node=node), state, _call)])
+    def first(self) -> list[Target]:
+        """Where a run begins: at the node behind `START` if the way on depends on the input."""
+        return [START] if START in self.nodes else [edge for edge in self.edges[START] if edge != END]
 
     def _after(
         self, update: UpdateRecord, state: ThreadState, ask: Callable[[Route, ThreadState], Any]
@@ -109,7 +100,7 @@ class Plan:
         found: list[Target] = [edge for edge in self.edges.get(update.node, ()) if edge != END]
         for route in self.routes.get(update.node, ()):
             chosen = _translate(route, ask(route, state), update.node)
-            found += self.checked(to_targets(chosen), update.node)
+            found += self.checked(to_targets(chosen, update.node, self.schema), update.node)
         return found
 
     def checked(self, targets: Sequence[Target], source: str) -> list[Target]:
@@ -121,49 +112,58 @@ class Plan:
                 raise GraphError(f"Node {source!r} leads to {name!r}, which does not exist; there are {known}.")
         return list(targets)
 
-    def _gather(self, state: ThreadState, steps: Sequence[list[Target]]) -> list[Target]:
-        """One list of all targets: a node named twice runs once, every `Send` counts, joins wait for all their sources."""
+    def _gather(self, state: ThreadState, last: Sequence[UpdateRecord], steps: Sequence[list[Target]]) -> list[Target]:
+        """All targets: a node named twice runs once, every `Send` counts, joins wait for all their sources."""
         out: list[Target] = []
-        for step in steps:
-            out += [target for target in step if not isinstance(target, str) or target not in out]
-        if not self.joins:
-            return out
-        finished = {update.node for update in state.last}
+        for target in chain.from_iterable(steps):
+            if not isinstance(target, str) or target not in out:
+                out.append(target)
+        finished = {update.node for update in last} if self.joins else set[str]()
         for name, join in self.joins.items():
             have = {*state.waiting.get(name, ()), *(finished & set(join.sources))}
             if have == set(join.sources):
-                out += [join.target] if join.target not in out else []
+                out += [join.target] if join.target not in (END, *out) else []
             elif have:
                 out.append({"wait": name, "have": sorted(have)})
         return out
 
     def breakpoints(self, state: ThreadState) -> list[Wish]:
         """The stops in front of the current step that nobody has answered yet."""
-        came_from = [update.node for update in state.last]
-        wishes: list[str] = []
-        for task in state.frontier:
-            wishes += [f"before:{task.node}"] if task.node in self.pause_before else []
-            wishes += [
-                f"edge:{source}:{task.node}" for source in came_from if (source, task.node) in self.pause_on_edge
-            ]
-        wishes += [f"after:{source}" for source in came_from if source in self.pause_after]
-        open_wishes = [wish for wish in dict.fromkeys(wishes) if wish not in state.answers]
-        return [Wish(id=wish, kind="breakpoint", name=wish.split(":")[-1]) for wish in open_wishes]
+        came_from = [update.node for update in state.last] or ([START] if not state.steps else [])
+        going_to = [task.node for task in state.frontier]
+        wishes = {f"before:{node}": node for node in going_to if node in self.pause_before}
+        wishes |= {
+            f"edge:{source}:{node}": node
+            for node in going_to or [END]
+            for source in came_from
+            if (source, node) in self.pause_on_edge
+        }
+        wishes |= {f"after:{node}": node for node in came_from if node in self.pause_after}
+        return [Wish(id=id, kind="breakpoint", name=node) for id, node in wishes.items() if id not in state.answers]
 
 
 def _call(route: Route, state: ThreadState) -> Any:
     return route.function(state if route.raw else state.view())
 
 
+def _answer(route: Route, state: ThreadState) -> Any:
+    """What a route says at once; one that turns out to be async is asked again by `next_slowly`."""
+    answer = _call(route, state)
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise GraphError("This edge must be awaited.")
+    return answer
+
+
 def _translate(route: Route, answer: Any, source: str) -> Goto:
     if route.paths is None or isinstance(answer, Send):
         return answer
-    answers: list[Any] = list(answer) if isinstance(answer, list | tuple) else [answer]  # pyright: ignore[reportUnknownArgumentType]
+    answers: Sequence[Any] = cast("Sequence[Any]", answer) if isinstance(answer, list | tuple) else [answer]
     out: list[str | Send] = []
     for item in answers:
         if isinstance(item, Send):
             out.append(item)
-        elif item in route.paths:
+        elif isinstance(item, Hashable) and item in route.paths:
             out.append(route.paths[item])
         else:
             raise GraphError(

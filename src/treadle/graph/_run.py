@@ -139,6 +139,9 @@ class Run:
         self._wait_for_lease = wait
         self._wishes: list[Wish] = []
         self._cancelled = False
+        self.stopping = False
+        """Whether the run has to stop now, and not at the next checkpoint."""
+        self._opening = True
         self.given_up = False
         """Whether the run was closed while a node was still at work, because that would not stop."""
         self._work: asyncio.Task[bool] | None = None
@@ -156,7 +159,7 @@ class Run:
         return self
 
     async def wait(self) -> Terminal:
-        """Return the run's last event. Cancelling the waiter cancels the run, which still closes the thread properly."""
+        """Return the run's last event. Cancelling the waiter cancels the run, which still closes the thread."""
         task = self._task
         assert task is not None, "A run is started before it is waited for."
         try:
@@ -167,15 +170,25 @@ class Run:
                 await asyncio.wait([task])
             raise
 
+    async def over(self) -> None:
+        """Wait until the run is over, however it ends; being cancelled here leaves it to itself."""
+        assert self._task is not None, "A run is started before it is waited for."
+        await asyncio.wait([self._task])
+
     def interrupt(self, message: Any = None, *, now: bool = False) -> None:
         """Stop at the next checkpoint, or `now`; `message` becomes the answer."""
-        self.interruption = {"message": message}
+        if message is not None or self.interruption is None:
+            self.interruption = {"message": message}
         if now:
+            self.stopping = True
             self._stop_work()
 
     def _stop_work(self) -> None:
         """Cancel what is under way; what does not stop in time is given up."""
-        if self._work is not None and self.loop is not None and not self._work.done():
+        if self._opening and self._task is not None:
+            self._cancelled = True
+            self._task.cancel()
+        elif self._work is not None and self.loop is not None and not self._work.done():
             self._work.cancel()
             self.loop.call_later(CLEANUP_SECONDS, _resolve, self._driven)
 
@@ -187,6 +200,7 @@ class Run:
     def observe(self) -> Observer:
         """Watch the run without ever slowing it."""
         observer = Observer()
+        observer.closed = self._task is not None and self._task.done()
         self._observers.append(observer)
         self._listen()
         return observer
@@ -195,6 +209,11 @@ class Run:
         self.listening = True
         for child in self._children:
             child._listen()
+
+    @property
+    def _fenced(self) -> BaseException | None:
+        """Why this run must write no more: somebody took over its thread, or that of a run it is part of."""
+        return self._lost if self._lost is not None or self.parent is None else self.parent._fenced
 
     # What nodes do with a run.
 
@@ -234,6 +253,8 @@ class Run:
             logger.warning("A watcher of run %s failed on its last event: %r", self.id, error)
         for reader in (*self._observers, *([self._channel] if self._channel else [])):
             reader.close()
+        if self.parent is not None:
+            self.parent._children.remove(self)
         if isinstance(last, RunFailedEvent) and isinstance(last.error, asyncio.CancelledError):
             raise last.error
         return last
@@ -243,6 +264,7 @@ class Run:
             self.journal, self.name, self.plan.schema, owner=self.id, wait=self._wait_for_lease
         )
         self.state = thread.state
+        self._opening = False
         runs = _active.setdefault(self.journal, {})
         runs[self.name] = self
         try:
@@ -286,8 +308,8 @@ class Run:
         except _Interrupted:
             return await self._close_interrupted()
         except asyncio.CancelledError as error:
-            if self._lost is not None:
-                return await self._close_failed(self._lost)
+            if self._fenced is not None:
+                return await self._close_failed(self._fenced)
             if self.interruption is None:
                 self._cancelled = True
             ended = await self._close_interrupted()
@@ -326,6 +348,7 @@ class Run:
     async def _close_failed(self, error: BaseException) -> Terminal:
         try:
             if not isinstance(error, JournalError):
+                self.state = await self.opened.refresh()
                 self.record(self.host.close_run(self, "failed", error))
                 await self.commit()
             await self.emit(ErrorEvent(source=self.source, error=error))
@@ -342,16 +365,19 @@ class Run:
             tasks = state.open_tasks()
             if not tasks:
                 self._check_joins()
-                return False
-            if self.interruption is not None and all(plan.node(task.node).interruptible for task in tasks):
+            elif self.stopping or (
+                self.interruption is not None and all(plan.node(task.node).interruptible for task in tasks)
+            ):
                 raise _Interrupted
-            if plan.step_limit is not None and state.steps >= plan.step_limit:
+            elif plan.step_limit is not None and state.steps >= plan.step_limit:
                 raise StepLimitError(
                     f"Thread {self.name!r} did not end within {plan.step_limit} steps; raise `step_limit` if it should."
                 )
             if not self._wishes and plan.has_breakpoints:
                 self._wishes += plan.breakpoints(state)
             if not self._wishes:
+                if not tasks:
+                    return False
                 if len(tasks) > 1:
                     await thread.commit()
                     await self._execute_all(tasks)
@@ -396,7 +422,11 @@ class Run:
             self._wishes += signal.wishes
             return
         name = context.task_id if shown else ""
-        self._finish_task(task, command)
+        try:
+            self._finish_task(task, command)
+        except GraphError as error:
+            error.add_note(f"In node {task.node!r} of thread {self.name!r}.")
+            raise
         self._wishes += command.pause
         if shown:
             await self.emit(NodeUpdatedEvent(source=self.source, node=task.node, task=name, values=command.update))
@@ -404,24 +434,25 @@ class Run:
             await self.commit()
 
     def _finish_task(self, task: Task, command: Command) -> None:
-        """Record a node's update; with the last one of a step also where the run goes, unless finding out takes time."""
+        """Record a node's update; with the last one of a step also where the run goes, if that is known at once."""
         plan, state, thread = self.plan, self.state, self.opened
         values = plan.schema.dump(command.update) if command.update else None
-        goto = None if command.goto is None else to_targets(command.goto)
+        goto = command.goto
+        if goto is not None:
+            goto = plan.checked(to_targets(goto, task.node, plan.schema), task.node)
         last = len(state.done) + 1 == len(state.frontier)
         alone = len(state.frontier) == 1
         if alone and goto is not None and not plan.joins:
-            next = plan.checked(goto, task.node)
-            record = UpdateRecord(
-                node=task.node, values=values, calls=command.calls, next=next, reason=command.reason
-            )
+            record = UpdateRecord(node=task.node, values=values, calls=command.calls, next=goto, reason=command.reason)
             return thread.record(record)
+        if values and not alone:
+            plan.schema.check(values)
         next: Sequence[Target] | None = None
         if last and not plan.slow_routes:
             draft = UpdateRecord(
                 node=task.node, values=values, calls=command.calls, task=task.index, goto=goto, reason=command.reason
             )
-            state.apply(draft)
+            thread.apply(draft)
             next = self._routed_or_none()
             if next is not None:
                 state.go(next)
@@ -440,7 +471,7 @@ class Run:
         return thread.record(record)
 
     def _routed_or_none(self) -> list[Target] | None:
-        """Where the finished step leads; None if an edge raised, which `_route` then meets again with the update stored."""
+        """Where the finished step leads; None if an edge raised, which `_route` meets again with the update stored."""
         try:
             return self.plan.next(self.state)
         except Exception:

@@ -3,74 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, ClassVar, NotRequired, Required, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from treadle.errors import StateError
-from treadle.graph._strategy import MISSING, Custom, Strategy, append, merge, replace
-from treadle.message import Msg
-from treadle.message._codec import as_msgs
+from treadle.graph._key import Key
+from treadle.graph._strategy import MISSING, Custom, Strategy, as_json, plain, replace
 
-_PLAIN = (str, int, float, bool, type(None))
-
-
-class Key:
-    """One key of the state."""
-
-    def __init__(self, name: str, annotation: Any = Any, strategy: Strategy = replace) -> None:
-        self.name = name
-        self.annotation = annotation
-        self.strategy = strategy
-
-    @cached_property
-    def _adapter(self) -> Any:
-        from pydantic import ConfigDict, PydanticUserError, TypeAdapter
-
-        config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", arbitrary_types_allowed=True)
-        try:
-            return TypeAdapter(self.annotation, config=config)
-        except PydanticUserError:
-            return TypeAdapter(self.annotation)
-
-    @cached_property
-    def of_msgs(self) -> bool:
-        """Whether the key holds messages."""
-        return self.annotation is Msg or Msg in get_args(self.annotation)
-
-    def dump(self, value: Any) -> Any:
-        """Turn an update into what a record may hold; what cannot be stored is an error now, not at the next crash."""
-        if type(value) in _PLAIN or self.of_msgs:
-            return value
-        try:
-            return json.loads(self._whole(value).dump_json(value, warnings="error"))
-        except Exception as error:
-            raise StateError(f"`{self.name}` cannot be stored: {error}") from error
-
-    def load(self, value: Any) -> Any:
-        """Turn a record's value back into what nodes see."""
-        if type(value) in _PLAIN:
-            return value
-        if self.of_msgs:
-            return as_msgs(value) if isinstance(value, Sequence) else as_msgs([value])[0]
-        try:
-            return self._whole(value).validate_json(json.dumps(value))
-        except Exception as error:
-            raise StateError(f"The stored value of `{self.name}` does not fit its type: {error}") from error
-
-    def _whole(self, value: Any) -> Any:
-        """The adapter for an update: of the key's type, or of one item where a list takes single items."""
-        if self.strategy is not append or isinstance(value, list | tuple):
-            return self._adapter
-        return self._item_adapter
-
-    @cached_property
-    def _item_adapter(self) -> Any:
-        from pydantic import TypeAdapter
-
-        args = get_args(self.annotation)
-        return TypeAdapter(args[0] if args else Any)
+__all__ = ["Key", "Schema", "schema_of"]
 
 
 class Schema:
@@ -103,16 +43,40 @@ class Schema:
         """Turn an update into record values."""
         return {name: self.key(name).dump(value) for name, value in values.items()}
 
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Find out now whether record values can be read back, before others are stored that depend on it."""
+        for name, value in values.items():
+            self.key(name).load(value)
+
+    def dump_arg(self, node: str, arg: Any) -> Any:
+        """Turn what a `Send` carries into what a record may hold."""
+        given = plain(arg)
+        if not isinstance(given, Mapping):
+            return _json(node, given)
+        entries = cast("Mapping[str, Any]", given).items()
+        return {name: self.keys[name].dump(v) if name in self.keys else _json(node, v) for name, v in entries}
+
+    def load_arg(self, arg: Any) -> Any:
+        """Turn it back."""
+        if not isinstance(arg, Mapping):
+            return arg
+        entries = cast("Mapping[str, Any]", arg).items()
+        return {name: self.keys[name].load(value) if name in self.keys else value for name, value in entries}
+
     def start(self) -> dict[str, Any]:
         """The state before anything happened."""
-        return {name: key.strategy.start() for name, key in self.keys.items()}
+        return {name: key.start() for name, key in self.keys.items()}
 
     def fold(self, state: dict[str, Any], values: Mapping[str, Any]) -> None:
         """Fold record values into the state."""
         for name, value in values.items():
             key = self.keys.get(name) or self.key(name)
-            old = state[name] if name in state else key.strategy.start()
-            state[name] = key.strategy.fold(old, key.load(value))
+            old = state[name] if name in state else key.start()
+            new = key.load(value)
+            try:
+                state[name] = key.strategy.fold(old, new)
+            except Exception as error:
+                raise StateError(f"`{name}` could not be updated: {type(error).__name__}: {error}") from error
 
     def view(self, state: Mapping[str, Any]) -> Any:
         """The state as nodes see it: read-only values, in the shape of the user's type."""
@@ -127,28 +91,36 @@ class Schema:
             raise StateError(f"The state does not fit its type: {error}") from error
 
 
+def _json(node: str, value: Any) -> Any:
+    try:
+        return as_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StateError(
+            f"What is sent to node {node!r} cannot be stored: {error}. Send JSON, or a dict of the state's keys."
+        ) from error
+
+
 def _strategy_of(annotation: Any) -> tuple[Any, Strategy]:
     """Split `Annotated[list[int], append]` into the type and its strategy."""
-    inner, extras = annotation, ()
-    if hasattr(annotation, "__metadata__"):
-        inner, extras = annotation.__origin__, annotation.__metadata__
-    for extra in extras:
-        if extra in (append, merge, replace) or hasattr(extra, "fold"):
+    if get_origin(annotation) in (NotRequired, Required):
+        annotation = get_args(annotation)[0]
+    inner: Any = getattr(annotation, "__origin__", annotation) if hasattr(annotation, "__metadata__") else annotation
+    for extra in getattr(annotation, "__metadata__", ()):
+        if hasattr(extra, "fold"):
             return inner, extra
         if callable(extra):
-            return inner, Custom(extra, _zero(inner))
+            return inner, _custom(extra, _zero(inner))
     return inner, replace
+
+
+def _custom(function: Callable[[Any, Any], Any], zero: Callable[[], Any] = lambda: None) -> Custom:
+    """A strategy of the user's. What it makes need not be storable, so it is folded again, not kept in snapshots."""
+    return Custom(function, zero, grows=True)
 
 
 def _zero(annotation: Any) -> Callable[[], Any]:
     made = get_origin(annotation) or annotation
     return made if made in (int, float, str, bool, list, dict, set, tuple) else lambda: None
-
-
-def _plain_lists(value: dict[str, Any]) -> dict[str, Any]:
-    from treadle.graph._strategy import Items
-
-    return {k: v[:] if isinstance(v, Items) else dict(v) if isinstance(v, Mapping) else v for k, v in value.items()}
 
 
 def schema_of(state: Any) -> Schema:
@@ -158,16 +130,52 @@ def schema_of(state: Any) -> Schema:
     if isinstance(state, Schema):
         return state
     if isinstance(state, Mapping):
-        return Schema({name: Key(name, *_strategy_of_value(given)) for name, given in state.items()})
-    hints = get_type_hints(state, include_extras=True)
-    keys = {name: Key(name, *_strategy_of(hint)) for name, hint in hints.items() if not name.startswith("_")}
+        given = cast("Mapping[str, Any]", state)
+        return Schema({name: Key(name, Any, _given_strategy(name, how)) for name, how in given.items()})
     if is_typeddict(state):
-        return Schema(keys)
+        return Schema(_keys(state))
     if dataclasses.is_dataclass(state) or hasattr(state, "model_validate"):
-        make = getattr(state, "model_validate", None) or (lambda values: state(**values))
-        return Schema(keys, make=lambda values: make(_plain_lists(values)))
+        return Schema(_keys(state), make=_maker(state))
     raise StateError(f"{state!r} cannot be the type of a state; use a TypedDict, a dataclass or a pydantic model.")
 
 
-def _strategy_of_value(given: Any) -> tuple[Any, Strategy]:
-    return Any, given if hasattr(given, "fold") else Custom(given)
+def _maker(state: Any) -> Callable[[dict[str, Any]], Any]:
+    validate: Callable[[dict[str, Any]], Any] | None = getattr(state, "model_validate", None)
+
+    def make(shown: dict[str, Any]) -> Any:
+        values = {name: plain(value) for name, value in shown.items()}
+        return validate(values) if validate else state(**values)
+
+    return make
+
+
+def _keys(state: Any) -> dict[str, Key]:
+    try:
+        hints = get_type_hints(state, include_extras=True)
+    except NameError as error:
+        raise StateError(f"The annotations of {state!r} cannot be read: {error}. Define it in a module.") from error
+    keys: dict[str, Key] = {}
+    for name, hint in hints.items():
+        if not name.startswith("_") and get_origin(hint) is not ClassVar and name != "model_config":
+            inner, strategy = _strategy_of(hint)
+            keys[name] = Key(name, inner, strategy, None if strategy is replace else _default_of(state, name))
+    return keys
+
+
+def _default_of(state: Any, name: str) -> Callable[[], Any] | None:
+    """Where updates add to something, they add to the default that the type gives the key."""
+    if hasattr(state, "model_fields"):
+        field = state.model_fields[name]
+        return None if field.is_required() else lambda: field.get_default(call_default_factory=True)
+    field = getattr(state, "__dataclass_fields__", {}).get(name)
+    if field is None or (field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING):
+        return None
+    return field.default_factory if field.default is dataclasses.MISSING else lambda: field.default
+
+
+def _given_strategy(name: str, given: Any) -> Strategy:
+    if hasattr(given, "fold"):
+        return given
+    if not callable(given) or isinstance(given, type):
+        raise StateError(f"The strategy of `{name}` must be `replace`, `append`, `merge` or a function, not {given!r}.")
+    return _custom(given)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
+from treadle.errors import GraphError
 from treadle.graph._control import END, Goto, Send
 from treadle.graph._schema import Schema
 from treadle.graph._strategy import MISSING
@@ -45,15 +46,24 @@ class CallState:
     result: Any = None
     finished: bool = False
     settled: bool = False
+    stop: bool = False
     at: float = 0.0
 
 
-def to_targets(goto: Goto) -> list[Target]:
+def to_targets(goto: Goto, source: str, schema: Schema) -> list[Target]:
     """Write where to go as a record does; `END` is left out, so that an empty list ends the run."""
     if isinstance(goto, str):
         return [] if goto == END else [goto]
-    items = [goto] if isinstance(goto, Send) else goto
-    return [item if isinstance(item, str) else {"node": item.node, "arg": item.arg} for item in items if item != END]
+    items: Any = [goto] if isinstance(goto, Send) else goto
+    if not isinstance(items, Sequence) or not all(
+        isinstance(item, str | Send) for item in cast("Sequence[Any]", items)
+    ):
+        raise GraphError(f"Node {source!r} leads to {goto!r:.200}; name a node, `END`, a `Send`, or a list of these.")
+    return [
+        item if isinstance(item, str) else {"node": item.node, "arg": schema.dump_arg(item.node, item.arg)}
+        for item in cast("Sequence[str | Send]", items)
+        if item != END
+    ]
 
 
 class ThreadState:
@@ -127,6 +137,8 @@ class ThreadState:
             self.visits = {}
             self.steps = 0
             self.input_seq = self.seq
+        elif record.next is not None and self.frontier:
+            self.steps += 1  # the nodes that were about to run are passed over: what runs now is another visit
         self.schema.fold(self.values, record.values)
         if record.next is None:
             return
@@ -172,7 +184,7 @@ class ThreadState:
             elif "wait" in target:
                 self.waiting[target["wait"]] = tuple(target["have"])
             else:
-                self.frontier.append(Task(len(self.frontier), target["node"], target["arg"]))
+                self.frontier.append(Task(len(self.frontier), target["node"], self.schema.load_arg(target["arg"])))
         self.done = {}
         self.unrouted = False
         self.wishes = ()
@@ -183,6 +195,7 @@ class ThreadState:
 
     def _started(self, record: StartedRecord) -> None:
         self.calls[record.call] = CallState(record.input)
+        self.answers.pop(record.call, None)  # a decision is good for one attempt
 
     def _finished(self, record: FinishedRecord) -> None:
         call = self.calls.setdefault(record.call, CallState())
@@ -191,6 +204,7 @@ class ThreadState:
     def _settled(self, record: SettledRecord) -> None:
         call = self.calls.setdefault(record.call, CallState())
         call.finished = call.settled = True
+        call.stop = record.stop
         if record.result is not None:
             call.result = record.result
         call.at = record.at
@@ -198,8 +212,12 @@ class ThreadState:
     def _paused(self, record: PausedRecord) -> None:
         self.phase = "paused"
         self.wishes = tuple(record.wishes)
+        for wish in self.wishes:
+            self.answers.pop(wish["id"], None)  # what is asked again was not answered by what was said before
 
     def _resumed(self, record: ResumedRecord) -> None:
+        if self.phase == "ended":
+            self.reason = None
         self.phase = "running"
         self.answers.update(record.answers)
         self.wishes = tuple(wish for wish in self.wishes if wish["id"] not in record.answers)
@@ -232,7 +250,8 @@ class ThreadState:
             if value is not MISSING and not keys[name].strategy.grows
         }
         frontier: list[Target] = [
-            task.node if task.arg is MISSING else {"node": task.node, "arg": task.arg} for task in self.frontier
+            task.node if task.arg is MISSING else {"node": task.node, "arg": self.schema.dump_arg(task.node, task.arg)}
+            for task in self.frontier
         ]
         frontier += [{"wait": join, "have": have} for join, have in self.waiting.items()]
         data = {
@@ -241,8 +260,8 @@ class ThreadState:
             "last": [update.node for update in self.last],
             "phase": self.phase,
             "reason": self.reason,
-            "visits": self.visits,
-            "total": self.total,
+            "visits": dict(self.visits),
+            "total": dict(self.total),
             "steps": self.steps,
             "turn": self.turn,
             "input_seq": self.input_seq,

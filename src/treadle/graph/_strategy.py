@@ -1,17 +1,21 @@
 """How an update changes a key of the state.
 
-A strategy works on a value of its own making, in place where that keeps a step's cost flat; nodes get `view(value)`, which
-they cannot change.
+A strategy works on a value of its own making, in place where that keeps a step's cost flat; nodes get `view(value)`,
+and nothing they do to it changes the state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, Generic, Protocol, TypeVar, cast, overload
 
+from treadle.message import Msg
+
 T = TypeVar("T")
+_UNCHANGEABLE = frozenset({str, int, float, bool, bytes, type(None), Msg})
 
 
 class _Missing:
@@ -29,7 +33,10 @@ MISSING: Final = _Missing()
 class Strategy(Protocol):
     """How one key of the state is kept. `grows` means: rebuilt from records, not repeated in snapshots."""
 
-    grows: bool
+    @property
+    def grows(self) -> bool:
+        """Whether snapshots leave the value out."""
+        ...
 
     def start(self) -> Any:
         """The value before the first update."""
@@ -44,8 +51,13 @@ class Strategy(Protocol):
         ...
 
 
+def own(value: T) -> T:
+    """A value that its holder may change without changing the original."""
+    return value if type(value) in _UNCHANGEABLE else deepcopy(value)
+
+
 class Items(Sequence[T], Generic[T]):
-    """A read-only look at a growing list."""
+    """A read-only look at a growing list; items are copied as they are taken out."""
 
     __slots__ = ("_items",)
 
@@ -57,7 +69,13 @@ class Items(Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
-        return self._items[index]
+        return [own(item) for item in self._items[index]] if isinstance(index, slice) else own(self._items[index])
+
+    def __iter__(self) -> Iterator[T]:
+        return map(own, self._items)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._items
 
     def __len__(self) -> int:
         return len(self._items)
@@ -70,10 +88,52 @@ class Items(Sequence[T], Generic[T]):
     __hash__ = None  # type: ignore[assignment]
 
     def __add__(self, other: Iterable[T]) -> list[T]:
-        return [*self._items, *other]
+        return [*self, *other]
 
     def __repr__(self) -> str:
         return repr(self._items)
+
+
+class Entries(Mapping[str, T], Generic[T]):
+    """A read-only look at a growing dict; values are copied as they are taken out."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: dict[str, T]) -> None:
+        self._entries = entries
+
+    def __getitem__(self, key: str) -> T:
+        return own(self._entries[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __or__(self, other: Mapping[str, T]) -> dict[str, T]:
+        return {**self, **other}
+
+    def __repr__(self) -> str:
+        return repr(self._entries)
+
+
+def plain(value: Any) -> Any:
+    """A list or a dict instead of a look at one, as it is now."""
+    if isinstance(value, Items):
+        return cast("Items[Any]", value)[:]
+    return dict(cast("Entries[Any]", value)) if isinstance(value, Entries) else value
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON would give it back, looks at lists and dicts included; `TypeError` or `ValueError` if it cannot."""
+    return json.loads(json.dumps(value, default=_looked_at))
+
+
+def _looked_at(value: Any) -> Any:
+    if isinstance(value, Items | Entries):
+        return plain(value)
+    raise TypeError(f"{type(value).__name__} is not JSON: {value!r:.200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +147,7 @@ class _Replace:
         return new
 
     def view(self, value: Any) -> Any:
-        return value
+        return own(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +184,7 @@ class _Merge:
         return old
 
     def view(self, value: dict[str, Any]) -> Any:
-        return MappingProxyType(value)
+        return Entries(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +205,7 @@ class Custom:
         return self.function(self.zero() if old is MISSING else old, new)
 
     def view(self, value: Any) -> Any:
-        return value
+        return own(value)
 
 
 replace: Final = _Replace()

@@ -17,8 +17,8 @@ T = TypeVar("T")
 class EventStream(AsyncIterator[Event], Generic[T]):
     """Yields a run's events, the last one being how it ended; then raises what the run failed with, if it failed.
 
-    The reader sets the pace. Closing the stream (`aclose`, `async with`, or letting go of it) interrupts the run cleanly,
-    or lets it finish unwatched with `detach=True`.
+    The reader sets the pace. Closing the stream (`aclose`, `async with`, or letting go of it) interrupts the run
+    cleanly, or lets it finish unwatched with `detach=True`.
     """
 
     def __init__(
@@ -45,6 +45,8 @@ class EventStream(AsyncIterator[Event], Generic[T]):
     async def __anext__(self) -> Event:
         event = self._channel.take()
         if event is None:
+            if self._run is None and self._channel.closed:
+                raise StopAsyncIteration
             run = self.run
             event = await self._channel.get()
             if event is None:
@@ -70,7 +72,7 @@ class EventStream(AsyncIterator[Event], Generic[T]):
         if self._detach or channel.closed:
             return
         run.interrupt(now=True)
-        await run.wait()
+        await run.over()
 
     async def __aenter__(self) -> EventStream[T]:
         return self

@@ -16,10 +16,10 @@ from treadle.journal._record import Record
 
 SNAPSHOT_EVERY = 500
 _CACHED_THREADS = 64
-_cache: WeakKeyDictionary[Any, OrderedDict[str, ThreadState]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Any, OrderedDict[tuple[str, float], ThreadState]] = WeakKeyDictionary()
 
 
-def _cached(journal: Journal) -> OrderedDict[str, ThreadState]:
+def _cached(journal: Journal) -> OrderedDict[tuple[str, float], ThreadState]:
     return _cache.setdefault(journal, OrderedDict())
 
 
@@ -41,7 +41,19 @@ async def load_state(journal: Journal, thread: str, schema: Schema, *, until: in
 class OpenThread:
     """The only way a run writes: `record` folds and queues, `commit` makes everything queued durable."""
 
-    __slots__ = ("_buffer", "_snapshot_seq", "_stop_listening", "_waiters", "_writing", "closed", "journal", "lease", "lost", "state")
+    __slots__ = (
+        "_buffer",
+        "_snapshot_seq",
+        "_stop_listening",
+        "_waiters",
+        "_writing",
+        "closed",
+        "journal",
+        "lease",
+        "lost",
+        "stale",
+        "state",
+    )
 
     def __init__(self, journal: Journal, lease: Lease, state: ThreadState) -> None:
         self.journal = journal
@@ -50,6 +62,7 @@ class OpenThread:
         self.lost: BaseException | None = None
         self._buffer: list[Record] = []
         self.closed = False
+        self.stale = False
         self._writing = False
         self._waiters: list[asyncio.Future[None]] = []
         self._snapshot_seq = state.seq
@@ -60,7 +73,7 @@ class OpenThread:
         """Take the lease and fold what is stored; a state kept from an earlier run of this process is reused."""
         lease = await journal.acquire(thread, owner=owner, wait=wait)
         try:
-            state = _cached(journal).pop(thread, None)
+            state = _cached(journal).pop((thread, lease.created), None)
             if not lease.seq:
                 state = ThreadState(schema)
             elif state is None or state.schema is not schema or state.seq > lease.seq:
@@ -79,11 +92,28 @@ class OpenThread:
         """Call `wake` when a note arrives or the lease is lost."""
         self._stop_listening = self.journal.listen(self.lease, wake)
 
+    def apply(self, record: Record) -> None:
+        """Fold a record into the state; one that cannot be folded leaves the state half changed until `refresh`."""
+        try:
+            self.state.apply(record)
+        except BaseException:
+            self.stale = True
+            raise
+
+    async def refresh(self) -> ThreadState:
+        """Fold again what is stored and queued, if a record could not be folded."""
+        if self.stale:
+            state = await load_state(self.journal, self.lease.thread, self.state.schema)
+            for record in self._buffer:
+                state.apply(record)
+            self.state, self.stale = state, False
+        return self.state
+
     def record(self, record: Record) -> None:
         """Fold a record into the state and queue it for the next commit."""
         if self.closed:
             raise LeaseLostError(f"Thread {self.lease.thread!r} was closed while this was at work.")
-        self.state.apply(record)
+        self.apply(record)
         self._buffer.append(record)
 
     def queue(self, record: Record) -> None:
@@ -92,13 +122,13 @@ class OpenThread:
 
     async def commit(self) -> None:
         """Return when everything recorded so far is durable; tasks that come meanwhile share the next write."""
-        while self._writing or self._buffer:
+        while self.lost is None and (self._writing or self._buffer):
             if self._writing:
                 await self._written()
             else:
                 await self._write()
-            if self.lost is not None:
-                raise self.lost
+        if self.lost is not None:
+            raise self.lost
 
     async def _write(self) -> None:
         batch, self._buffer = self._buffer, []
@@ -138,9 +168,9 @@ class OpenThread:
         self.closed = True
         if self._writing:
             await self._written()
-        if self.lost is None and not self._buffer:
+        if self.lost is None and not self._buffer and not self.stale:
             cache = _cached(self.journal)
-            cache[self.lease.thread] = self.state
+            cache[self.lease.thread, self.lease.created] = self.state
             if len(cache) > _CACHED_THREADS:
                 cache.popitem(last=False)
         await self.journal.release(self.lease)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from treadle.event import (
     ErrorEvent,
@@ -24,56 +24,74 @@ from treadle.tool import ToolResult
 
 E = TypeVar("E", bound=Event)
 Handler: TypeAlias = Callable[[E], Awaitable[E | None] | E | None]
+ModelWrapper: TypeAlias = Callable[[ModelRequest, CallModel], Awaitable[ModelResponse]]
+ToolWrapper: TypeAlias = Callable[[ToolCall, CallTool], Awaitable[ToolResult]]
 
 
 class FunctionHook(Hook):
     """A hook whose one method is a function. It can still be called as that function."""
 
-    def __init__(self, method: str, function: Callable[..., Any], events: Any, priority: int, name: str | None) -> None:
+    def __init__(
+        self,
+        method: str,
+        function: Callable[..., Any],
+        events: tuple[type[Event], ...] | None,
+        priority: int,
+        name: str | None,
+    ) -> None:
         self.name = name or getattr(function, "__name__", method)
         self.priority = priority
-        self.events = events  # type: ignore[misc]
+        self.events = events
         self.function = function
+        self.__doc__ = function.__doc__
         setattr(self, method, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function that this hook is made of."""
         return self.function(*args, **kwargs)
 
+    def __repr__(self) -> str:
+        return f"FunctionHook({self.name})"
 
+
+@overload
+def on(*, priority: int = 100, name: str | None = None) -> Callable[[Handler[Event]], FunctionHook]: ...
+@overload
 def on(
-    *events: type[Event], priority: int = 100, name: str | None = None
-) -> Callable[[Callable[..., Any]], FunctionHook]:
+    event: type[E], /, *events: type[E], priority: int = 100, name: str | None = None
+) -> Callable[[Handler[E]], FunctionHook]: ...
+def on(*events: type[Event], priority: int = 100, name: str | None = None) -> Callable[[Handler[Any]], FunctionHook]:
     """Make a hook of a function that wants events of these classes (all, if none is named).
 
     Example:
         >>> from treadle.event import ErrorEvent
         >>> @on(ErrorEvent)
-        ... async def tell(event): print(event.error)
+        ... async def tell(event: ErrorEvent) -> None:
+        ...     print(event.error)
     """
 
-    def make(function: Callable[..., Any]) -> FunctionHook:
+    def make(function: Handler[Any]) -> FunctionHook:
         return FunctionHook("on_event", function, events or None, priority, name)
 
     return make
 
 
-class _EventDecorator:
+class _EventDecorator(Generic[E]):
     """`@pre_reasoning`, or `@pre_reasoning(priority=10)`."""
 
-    def __init__(self, event: type[Event]) -> None:
+    def __init__(self, event: type[E]) -> None:
         self._event = event
         self.__doc__ = f"Make a hook of a function that takes a `{event.__name__}`."
 
     @overload
-    def __call__(self, function: Callable[..., Any], /) -> FunctionHook: ...
+    def __call__(self, function: Handler[E], /) -> FunctionHook: ...
     @overload
     def __call__(
-        self, *, priority: int = 100, name: str | None = None
-    ) -> Callable[[Callable[..., Any]], FunctionHook]: ...
+        self, function: None = None, /, *, priority: int = 100, name: str | None = None
+    ) -> Callable[[Handler[E]], FunctionHook]: ...
     def __call__(
-        self, function: Callable[..., Any] | None = None, /, *, priority: int = 100, name: str | None = None
-    ) -> FunctionHook | Callable[[Callable[..., Any]], FunctionHook]:
+        self, function: Handler[E] | None = None, /, *, priority: int = 100, name: str | None = None
+    ) -> FunctionHook | Callable[[Handler[E]], FunctionHook]:
         make = on(self._event, priority=priority, name=name)
         return make if function is None else make(function)
 
@@ -89,10 +107,13 @@ post_call = _EventDecorator(PostCallEvent)
 pre_print = _EventDecorator(PrePrintEvent)
 on_error = _EventDecorator(ErrorEvent)
 
-ModelWrapper: TypeAlias = Callable[[ModelRequest, CallModel], Awaitable[ModelResponse]]
-ToolWrapper: TypeAlias = Callable[[ToolCall, CallTool], Awaitable[ToolResult]]
 
-
+@overload
+def around_model(function: ModelWrapper, /) -> FunctionHook: ...
+@overload
+def around_model(
+    function: None = None, /, *, priority: int = 100, name: str | None = None
+) -> Callable[[ModelWrapper], FunctionHook]: ...
 def around_model(
     function: ModelWrapper | None = None, /, *, priority: int = 100, name: str | None = None
 ) -> FunctionHook | Callable[[ModelWrapper], FunctionHook]:
@@ -104,6 +125,12 @@ def around_model(
     return make if function is None else make(function)
 
 
+@overload
+def around_tool(function: ToolWrapper, /) -> FunctionHook: ...
+@overload
+def around_tool(
+    function: None = None, /, *, priority: int = 100, name: str | None = None
+) -> Callable[[ToolWrapper], FunctionHook]: ...
 def around_tool(
     function: ToolWrapper | None = None, /, *, priority: int = 100, name: str | None = None
 ) -> FunctionHook | Callable[[ToolWrapper], FunctionHook]:

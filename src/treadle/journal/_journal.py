@@ -18,6 +18,8 @@ class Lease:
     epoch: int
     seq: int
     """The number of records the thread held when the lease was taken."""
+    created: float
+    """When the thread was made: tells it from one of the same name that was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -249,7 +249,7 @@ class MemoryStore:
     def _grant(self, thread: str, entry: _Thread, owner: str) -> Lease:
         self._epoch += 1
         entry.epoch, entry.owner = self._epoch, owner
-        return Lease(thread=thread, owner=owner, epoch=self._epoch, seq=len(entry.records))
+        return Lease(thread=thread, owner=owner, epoch=self._epoch, seq=len(entry.records), created=entry.created)
 
     def _release(self, lease: Lease) -> None:
         with self._lock:

@@ -83,11 +83,12 @@ class FinishedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledRecord:
-    """A call's result is final. `result` is there only if it is not the finished one."""
+    """A call's result is final. `result` is there only if it is not the finished one; `stop`: a hook ends the run here."""
 
     kind: ClassVar[str] = "settled"
     call: str
     result: Any = None
+    stop: bool = False
     at: float = field(default_factory=now)
 
 

@@ -1,8 +1,8 @@
 """All that writes to a journal's file for one store: transactions, the heartbeat of leases, and the watch for mail.
 
-Handing work to another thread and back costs several times what a small commit costs that need not reach the disk. So a
-small job is done at once, in the thread that asks, if nothing is queued and no other process is writing. Everything that
-may wait (for the disk, for a lock, for a large write) is done by the writer's thread, all that is queued in one
+Handing work to another thread and back costs several times what a small commit costs that need not reach the disk. So
+a small job is done at once, in the thread that asks, if nothing is queued and no other process is writing. Everything
+that may wait (for the disk, for a lock, for a large write) is done by the writer's thread, all that is queued in one
 transaction. Either way the connection is used under `lock`.
 """
 
@@ -78,7 +78,7 @@ class Writer(Worker):
     def connection(self) -> sqlite3.Connection:
         if self._connection is None:
             connection = super().connection()
-            # Waiting and moving the log into the file are for the thread, so they are asked for where it is sure to be it.
+            # SQLite must not wait, nor move its log into the file, in a thread that runs an event loop.
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             self._seen = None
@@ -141,6 +141,9 @@ class Writer(Worker):
             connection.execute("COMMIT")
         except Exception as error:
             self._undo(jobs, error)
+        except BaseException:  # Ctrl-C, where the caller's thread does the job
+            self._roll_back()
+            raise
         else:
             self._logged += _PAGE
             for job in jobs:
@@ -151,13 +154,16 @@ class Writer(Worker):
     def _undo(self, jobs: list[Job], error: Exception) -> None:
         """Roll back. If one job's own error spoilt the transaction, give each a transaction of its own."""
         _log.debug("A transaction of %d jobs is undone: %s", len(jobs), error)
-        self.rollback()
-        self.leases.forget_lengths()
+        self._roll_back()
         if len(jobs) == 1 or concerns_the_file(error):
             self.fail(jobs, error)
         else:
             for job in jobs:
                 self._transact([job])
+
+    def _roll_back(self) -> None:
+        self.rollback()
+        self.leases.forget_lengths()
 
     def _checkpoint(self) -> None:
         """Move what was written from the log into the file, as far as readers allow it."""

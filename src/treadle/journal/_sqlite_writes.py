@@ -49,7 +49,9 @@ def acquire(connection: sqlite3.Connection, name: str, owner: str, holder: str, 
     epoch: int = connection.execute("SELECT last FROM epochs").fetchone()[0]
     row = (thread.id, epoch, owner, holder, time.time() + ttl)
     connection.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", row)
-    lease = Lease(thread=name, owner=owner, epoch=epoch, seq=last_seq(connection, thread))
+    lease = Lease(
+        thread=name, owner=owner, epoch=epoch, seq=last_seq(connection, thread), created=_created(connection, thread.id)
+    )
     return Granted(lease, thread, current[0] if current else None)
 
 
@@ -61,6 +63,10 @@ def _lease(connection: sqlite3.Connection, thread: int) -> tuple[int, str, str, 
 def _is_alive(lease: tuple[int, str, str, float]) -> bool:
     _, _, holder, expires = lease
     return expires > time.time() and not is_dead(holder.partition(" ")[0])
+
+
+def _created(connection: sqlite3.Connection, thread: int) -> float:
+    return connection.execute("SELECT created FROM threads WHERE id = ?", (thread,)).fetchone()[0]
 
 
 def _create(connection: sqlite3.Connection, name: str) -> Found:

@@ -43,10 +43,13 @@ def to_jsonable(value: Any) -> Any:
     return out
 
 
+_encoder = json.JSONEncoder(default=to_jsonable, separators=(",", ":"), ensure_ascii=False)
+
+
 def dumps(value: Any) -> str:
     """Write JSON, messages and blocks inside included."""
     try:
-        return json.dumps(value, default=to_jsonable, separators=(",", ":"), ensure_ascii=False)
+        return _encoder.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise FormatError(f"This cannot be stored as JSON: {error}") from error
 

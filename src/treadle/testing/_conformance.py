@@ -5,10 +5,11 @@ from __future__ import annotations
 from treadle.journal._journal import Journal
 from treadle.testing._checks import MakeStore
 from treadle.testing._checks_leases import LEASE_CHECKS
+from treadle.testing._checks_mail import MAIL_CHECKS
 from treadle.testing._checks_records import RECORD_CHECKS
 from treadle.testing._checks_threads import THREAD_CHECKS
 
-JOURNAL_CHECKS = (*RECORD_CHECKS, *LEASE_CHECKS, *THREAD_CHECKS)
+JOURNAL_CHECKS = (*RECORD_CHECKS, *LEASE_CHECKS, *MAIL_CHECKS, *THREAD_CHECKS)
 """Every check: an async function of `make_store`. Each uses threads of its own and closes nothing it does not test."""
 
 

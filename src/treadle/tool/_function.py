@@ -54,7 +54,8 @@ class FunctionTool(Tool, Generic[P, R]):
         self._signature = target.signature
         self._plan = plan
         self._simple = self.timeout is None and not self.retries
-        self._plain = self._simple and self._signature.is_coroutine and not plan.locked and not self._signature.positional
+        signature = target.signature
+        self._plain = self._simple and signature.is_coroutine and not (plan.locked or signature.positional)
 
     @staticmethod
     def from_schema(

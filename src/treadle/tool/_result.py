@@ -10,6 +10,7 @@ from typing import Any, cast
 from treadle.message import AudioBlock, FileBlock, ImageBlock, OutputBlock, Status, TextBlock, VideoBlock
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_LARGE = 1 << 64
 _BLOCKS = (TextBlock, ImageBlock, AudioBlock, VideoBlock, FileBlock)
 
 
@@ -29,7 +30,7 @@ def as_result(value: Any, name: str = "tool") -> ToolResult:
         return ToolResult(output=str.__str__(value) if value.isascii() else _encodable(value))
     if isinstance(value, ToolResult):
         return _normal(value, name)
-    if type(value) is int:
+    if type(value) is int and abs(value) < _LARGE:
         return ToolResult(output=str(value))
     if value is None:
         return ToolResult(output="")

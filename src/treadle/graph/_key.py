@@ -1,0 +1,125 @@
+"""One key of a graph's state: its type, its strategy, and its values as a record holds them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, cast, get_args, get_origin
+
+from treadle.errors import StateError
+from treadle.graph._strategy import Strategy, append, merge, plain, replace
+from treadle.message import Msg
+from treadle.message._codec import as_msgs
+
+_PLAIN: Final = (str, int, float, bool, NoneType)
+
+
+class Key:
+    """One key of the state."""
+
+    def __init__(
+        self,
+        name: str,
+        annotation: Any = Any,
+        strategy: Strategy = replace,
+        default: Callable[[], Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.annotation = annotation
+        self.strategy = strategy
+        self._default = default
+
+    def start(self) -> Any:
+        """The value before the first update."""
+        value = None if self._default is None else self._default()
+        return self.strategy.start() if value is None else value
+
+    def dump(self, value: Any) -> Any:
+        """Turn an update into what a record may hold; what cannot be stored is an error now, not at the next crash."""
+        if type(value) in _PLAIN and self.annotation in (Any, type(value)):
+            return value
+        try:
+            return self._msgs(value) if self.of_msgs else self._dump(plain(value))
+        except Exception as error:
+            raise StateError(f"`{self.name}` cannot be stored: {error}") from error
+
+    def load(self, value: Any) -> Any:
+        """Turn a record's value back into what nodes see."""
+        if type(value) in _PLAIN and self._as_is:
+            return value
+        try:
+            return self._msgs(value) if self.of_msgs else self._load(value)
+        except Exception as error:
+            raise StateError(f"The stored value of `{self.name}` does not fit its type: {error}") from error
+
+    def _dump(self, value: Any) -> Any:
+        adapter = self._adapter_for(value)
+        if type(value) in _PLAIN and not (self.annotation is int and type(value) is bool):
+            adapter.validate_python(value, strict=True)
+        return json.loads(adapter.dump_json(value, warnings="error"))
+
+    def _load(self, value: Any) -> Any:
+        return self._adapter_for(value).validate_json(json.dumps(value), by_alias=True, by_name=True)
+
+    def _msgs(self, value: Any) -> Any:
+        if value is None and NoneType in get_args(self.annotation):
+            return None
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return as_msgs(map(_as_msg, cast("Sequence[Any]", value)))
+        return as_msgs([_as_msg(value)])[0]
+
+    @cached_property
+    def of_msgs(self) -> bool:
+        """Whether the key holds messages."""
+        kind = get_origin(self.annotation)
+        return self.annotation is Msg or (
+            kind in (list, Sequence, Union, UnionType) and Msg in get_args(self.annotation)
+        )
+
+    @cached_property
+    def _item(self) -> Any:
+        """The type of one item of a list."""
+        return (get_args(self.annotation) or (Any,))[0]
+
+    @cached_property
+    def _as_is(self) -> bool:
+        return _stays_plain(self._item if self.strategy is append else self.annotation)
+
+    @cached_property
+    def _whole(self) -> Any:
+        args = get_args(self.annotation)
+        if self.strategy is merge and len(args) == 2:
+            return _adapter(dict[args[0], args[1] | None])  # an entry of None is removed
+        return _adapter(self.annotation)
+
+    @cached_property
+    def _single(self) -> Any:
+        return _adapter(self._item)
+
+    def _adapter_for(self, value: Any) -> Any:
+        """The adapter for an update: of the key's type, or of one item where a list takes single items."""
+        return self._single if self.strategy is append and not isinstance(value, list | tuple) else self._whole
+
+
+def _adapter(annotation: Any) -> Any:
+    from pydantic import ConfigDict, PydanticUserError, TypeAdapter
+
+    config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants")
+    try:
+        return TypeAdapter(annotation, config=config)
+    except PydanticUserError:
+        return TypeAdapter(annotation)
+
+
+def _stays_plain(annotation: Any) -> bool:
+    """Whether what JSON holds for a text, a number or None is the value itself."""
+    if get_origin(annotation) in (Union, UnionType):
+        return all(map(_stays_plain, get_args(annotation)))
+    return annotation in (Any, object, *_PLAIN) or get_origin(annotation) is Literal
+
+
+def _as_msg(value: Any) -> Any:
+    """A reply is stored as the message that it is."""
+    return value.as_msg() if hasattr(value, "as_msg") else value
