@@ -1,45 +1,45 @@
 """Every error that Treadle raises, in one tree.
 
-    TreadleError
-    ├── InputError                what was given to a call does not fit the thread or the agent
-    │   ├── DecisionError         a decision does not answer what the thread is waiting for
-    │   ├── PendingCallsError     new input on a thread whose policy forbids settling open calls
-    │   └── TemplateError         a template names a variable that the run was not given
-    ├── AgentBusyError            another run drives this thread
-    ├── FormatError               stored or given JSON is not a message or record we understand
-    ├── EventError                a hook changed something that cannot be changed
-    ├── GraphError
-    │   ├── GraphDefinitionError  the graph cannot be compiled
-    │   ├── StateError            a state value is missing, of the wrong type, or cannot be stored
-    │   ├── NodeTimeoutError      a node did not finish in time
-    │   └── StepLimitError        the graph did not end within its step limit
-    ├── JournalError
-    │   ├── ThreadNotFoundError
-    │   ├── ThreadExistsError
-    │   ├── ConflictError         the thread has grown since it was read
-    │   ├── LeaseLostError        another process took the thread over
-    │   ├── JournalLockedError    the file is locked by somebody else
-    │   ├── JournalFullError      no space left
-    │   └── JournalCorruptError   the file is damaged or not a journal
-    ├── ToolDefinitionError       a function cannot be made a tool
-    ├── ToolError                 a tool could not be run, or not to its end
-    │   ├── ToolInputError        the arguments do not fit the tool
-    │   └── ToolTimeoutError      a tool did not finish in time
-    ├── OutputError               no valid structured output within the allowed attempts
-    └── ModelError                the model could not answer
-        ├── AuthenticationError       the key is missing or wrong
-        ├── ModelPermissionError      the key may not use this model
-        ├── ModelNotFoundError        no such model, or no such address
-        ├── BadRequestError           the provider does not take the request
-        │   └── ContextWindowError    the conversation is too long for the model
-        ├── ContentRefusedError       the provider refuses to answer this
-        ├── RateLimitError            too many requests or tokens; retryable
-        ├── OverloadedError           the provider is too busy; retryable
-        ├── ServerError               the provider failed; retryable
-        ├── ModelConnectionError      the provider could not be reached, or hung up; retryable
-        ├── ModelTimeoutError         the provider was silent for too long; retryable
-        ├── EmptyResponseError        only empty answers, again and again
-        └── MalformedResponseError    the provider's answer makes no sense; retryable
+TreadleError
+├── InputError                what was given to a call does not fit the thread or the agent
+│   ├── DecisionError         a decision does not answer what the thread is waiting for
+│   ├── PendingCallsError     new input on a thread whose policy forbids settling open calls
+│   └── TemplateError         a template names a variable that the run was not given
+├── AgentBusyError            another run drives this thread
+├── FormatError               stored or given JSON is not a message or record we understand
+├── EventError                a hook changed something that cannot be changed
+├── GraphError
+│   ├── GraphDefinitionError  the graph cannot be compiled
+│   ├── StateError            a state value is missing, of the wrong type, or cannot be stored
+│   ├── NodeTimeoutError      a node did not finish in time
+│   └── StepLimitError        the graph did not end within its step limit
+├── JournalError
+│   ├── ThreadNotFoundError
+│   ├── ThreadExistsError
+│   ├── ConflictError         the thread has grown since it was read
+│   ├── LeaseLostError        another process took the thread over
+│   ├── JournalLockedError    the file is locked by somebody else
+│   ├── JournalFullError      no space left
+│   └── JournalCorruptError   the file is damaged or not a journal
+├── ToolDefinitionError       a function cannot be made a tool
+├── ToolError                 a tool could not be run, or not to its end
+│   ├── ToolInputError        the arguments do not fit the tool
+│   └── ToolTimeoutError      a tool did not finish in time
+├── OutputError               no valid structured output within the allowed attempts
+└── ModelError                the model could not answer
+    ├── AuthenticationError       the key is missing or wrong
+    ├── ModelPermissionError      the key may not use this model
+    ├── ModelNotFoundError        no such model, or no such address
+    ├── BadRequestError           the provider does not take the request
+    │   └── ContextWindowError    the conversation is too long for the model
+    ├── ContentRefusedError       the provider refuses to answer this
+    ├── RateLimitError            too many requests or tokens; retryable
+    ├── OverloadedError           the provider is too busy; retryable
+    ├── ServerError               the provider failed; retryable
+    ├── ModelConnectionError      the provider could not be reached, or hung up; retryable
+    ├── ModelTimeoutError         the provider was silent for too long; retryable
+    ├── EmptyResponseError        only empty answers, again and again
+    └── MalformedResponseError    the provider's answer makes no sense; retryable
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from treadle import ReActAgent, Reply
 from treadle.event import Event
@@ -68,11 +68,10 @@ async def records(agent: ReActAgent, thread: str | None = None) -> list[Any]:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        items: dict[str, Any] = value
+        items = cast("dict[str, Any]", value)
         return {key: _timeless(item) for key, item in items.items() if key not in ("at", "timestamp", "began")}
     if isinstance(value, list):
-        elements: list[Any] = value
-        return [_timeless(item) for item in elements]
+        return [_timeless(item) for item in cast("list[Any]", value)]
     return value
 
 
@@ -94,6 +93,20 @@ def names(events: Sequence[Event]) -> list[str]:
 def died_now(agent: ReActAgent, thread: str | None = None) -> dict[str, Any]:
     """What another process finds if this one dies at this moment."""
     return json.loads(json.dumps(agent.save_state(thread=thread)))
+
+
+def running(agent: ReActAgent, text: str = "Go.", **options: Any) -> asyncio.Task[Reply[Any]]:
+    """A call in a task of its own."""
+
+    async def call() -> Reply[Any]:
+        return await agent.call(text, **options)
+
+    return asyncio.ensure_future(call())
+
+
+def results(history: Sequence[Msg]) -> list[tuple[str, str]]:
+    """Status and text of every result."""
+    return [(result.status, result.text) for msg in history for result in msg.tool_results]
 
 
 class GatedModel(ChatModel):

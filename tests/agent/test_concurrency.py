@@ -153,8 +153,9 @@ async def test_call_sync_on_the_background_loop_itself_says_what_to_do() -> None
 def test_resume_sync_and_errors_of_call_sync() -> None:
     agent = agent_of(["One.", ConnectionError("reset")])
     agent.call_sync("Hi")
+    assert agent.resume_sync(agent.thread).text == "One."
     with pytest.raises(ConnectionError, match="reset"):
-        agent.resume_sync(agent.thread)
+        agent.call_sync()
 
 
 async def test_agents_in_several_loops_share_a_store(store: Journal) -> None:
@@ -187,6 +188,8 @@ import asyncio, os, signal, sys
 from treadle import ReActAgent
 from treadle.testing import ScriptedModel, tool_call
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it switched off
+
 async def wait() -> str:
     os.kill(os.getpid(), signal.SIGINT)
     await asyncio.Event().wait()
@@ -198,7 +201,8 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
     agent = agent_of(["Never."], store=f"sqlite:///{tmp_path / 'runs.db'}")
     history = asyncio.run(valid_history(agent, "t"))

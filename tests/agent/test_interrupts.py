@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.support import GatedModel, agent_of, names, read_all, records, said, valid_history
-from treadle import AgentBusyError, Msg, ReActAgent, Reply, Toolkit
-from treadle.event import Event, PreCallEvent, SummaryChunkEvent
-from treadle.hook import pre_call
+from agent.support import GatedModel, agent_of, names, read_all, records, results, running, said, valid_history
+from treadle import AgentBusyError, Approve, Msg, ReActAgent, Toolkit
+from treadle.event import Event, PostReasoningEvent, PreCallEvent, RunStartedEvent, SummaryChunkEvent
+from treadle.hook import on, post_reasoning, pre_call
 from treadle.journal import Journal, SQLiteStore
-from treadle.testing import FaultyJournal, ScriptedModel, tool_call
-from treadle.tool import ToolContext, tool
+from treadle.model import Delta, ModelRequest, ModelResponse
+from treadle.testing import ScriptedModel, tool_call
+from treadle.tool import tool
 
 
 class Slow:
@@ -38,17 +39,6 @@ class Slow:
 
     async def quick(self, n: int = 0) -> str:
         return f"quick {n}"
-
-
-def running(agent: ReActAgent, text: str = "Go.", **options: Any) -> asyncio.Task[Reply[Any]]:
-    async def call() -> Reply[Any]:
-        return await agent.call(text, **options)
-
-    return asyncio.ensure_future(call())
-
-
-def results(history: list[Msg]) -> list[tuple[str, str]]:
-    return [(result.status, result.text) for msg in history for result in msg.tool_results]
 
 
 # At checkpoints
@@ -75,6 +65,18 @@ async def test_an_interrupt_during_the_answer_comes_too_late_to_stop_it() -> Non
     model.gate.set()
     reply = await task
     assert (reply.text, reply.reason) == ("Hello there.", "answered")
+
+
+async def test_an_interrupt_during_an_answer_with_calls_lets_them_run_first() -> None:
+    agents: list[ReActAgent] = []
+
+    async def interrupt(request: ModelRequest) -> Any:
+        await agents[0].interrupt()
+        return [tool_call("quick")]
+
+    agents.append(agent_of([interrupt, "Never."], Slow().quick))
+    assert (await agents[0].call("Go.")).reason == "interrupted"
+    assert results(await valid_history(agents[0])) == [("ok", "quick 0")]
 
 
 @pytest.mark.parametrize("message", ["Cancelled.", Msg.assistant("Cancelled.", name="Agent")], ids=["text", "message"])
@@ -104,15 +106,37 @@ async def test_a_second_interrupt_keeps_the_message_of_the_first() -> None:
 
 async def test_an_interrupt_before_hooks_have_seen_the_input_does_not_lose_it() -> None:
     agents: list[ReActAgent] = []
+    seen: list[str] = []
 
-    @pre_call
-    async def interrupt(event: PreCallEvent) -> None:
+    @on(RunStartedEvent)
+    async def interrupt(event: Event) -> None:
         await agents[0].interrupt()
 
-    agent = agent_of(["Never."], hooks=[interrupt])
+    @pre_call
+    async def look(event: PreCallEvent) -> None:
+        seen.extend(msg.text for msg in event.messages)
+
+    agent = agent_of(["Never."], hooks=[interrupt, look])
     agents.append(agent)
     assert (await agent.call("Hi")).reason == "interrupted"
-    assert said(await valid_history(agent)) == ["user: Hi"]
+    assert (said(await valid_history(agent)), seen) == (["user: Hi"], ["Hi"])
+
+
+async def test_an_interrupt_beside_a_call_that_waits_for_approval_ends_the_run() -> None:
+    agents: list[ReActAgent] = []
+
+    async def interrupt() -> str:
+        await agents[0].interrupt("Cancelled.")
+        return "ok"
+
+    pay = tool(lambda: "paid", name="pay", approval=True)
+    agents.append(agent_of([[tool_call("interrupt"), tool_call("pay")], "Never."], interrupt, pay))
+    reply = await agents[0].call("Go.")
+    assert (reply.text, reply.reason, reply.pause) == ("Cancelled.", "interrupted", None)
+    assert results(await valid_history(agents[0])) == [
+        ("ok", "ok"),
+        ("interrupted", "[ERROR] Not run: the run was interrupted."),
+    ]
 
 
 async def test_an_interrupt_of_a_thread_that_does_not_run_changes_nothing(store: Journal) -> None:
@@ -169,11 +193,27 @@ async def test_now_keeps_the_text_that_was_said_so_far(store: Journal) -> None:
     assert said(await valid_history(agent))[1:] == ["assistant: Once upon ", "user: Go on.", "assistant: The end."]
 
 
+async def test_now_while_hooks_look_at_the_answer_keeps_its_text_and_runs_no_call(store: Journal) -> None:
+    entered = asyncio.Event()
+
+    @post_reasoning
+    async def look(event: PostReasoningEvent) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    agent = agent_of([["I look.", tool_call("quick")], "Never."], Slow().quick, hooks=[look], store=store)
+    task = running(agent)
+    await entered.wait()
+    await agent.interrupt(when="now")
+    assert (await task).text == "I look."
+    assert said(await valid_history(agent)) == ["user: Go.", "assistant: I look."]
+
+
 async def test_now_during_a_summary_keeps_its_text_too() -> None:
     reached, gate = asyncio.Event(), asyncio.Event()
 
     class Summarizer(ScriptedModel):
-        async def stream(self, request: Any) -> Any:
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelResponse]:
             async for item in ScriptedModel.stream(self, request):
                 yield item
                 if self.left == 0:
@@ -221,7 +261,9 @@ async def test_now_starts_no_further_call_even_if_one_does_not_let_itself_be_sto
             return "saved after all"
         return "saved"
 
-    agent = agent_of([[tool_call("save", n=1), tool_call("save", n=2)], "Never."], toolkit=Toolkit([save], parallel=False))
+    agent = agent_of(
+        [[tool_call("save", n=1), tool_call("save", n=2)], "Never."], toolkit=Toolkit([save], parallel=False)
+    )
     task = running(agent)
     await entered.wait()
     await agent.interrupt(when="now")
@@ -284,6 +326,46 @@ async def test_cancelling_a_call_raises_and_leaves_a_valid_thread(where: str, st
     await valid_history(agent)
 
 
+async def test_cancelling_twice_does_not_spoil_the_thread(store: Journal) -> None:
+    entered, gate, cleaning = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await gate.wait()
+        return "never"
+
+    agent = agent_of([[tool_call("wait")], "On."], wait, store=store)
+    task = running(agent)
+    await entered.wait()
+    task.cancel()
+    await cleaning.wait()
+    await cancel(task)
+    gate.set()
+    assert (await agent.call("On?", on_busy="wait")).text == "On."
+    assert [status for status, _ in results(await valid_history(agent))] == ["interrupted"]
+
+
+def test_a_loop_that_ends_closes_the_threads_of_its_runs(tmp_path: Path) -> None:
+    agents: list[ReActAgent] = []
+
+    async def main() -> None:
+        slow = Slow()
+        agent = agent_of([[tool_call("wait")], "On."], slow.wait, store=f"sqlite:///{tmp_path / 'runs.db'}")
+        agents.append(agent)
+        task = running(agent, thread="t")
+        await slow.entered.wait()
+        assert not task.done()
+
+    asyncio.run(main())
+    history = asyncio.run(valid_history(agents[0], "t"))
+    assert [status for status, _ in results(history)] == ["interrupted"]
+    assert agents[0].call_sync("On?", thread="t").text == "On."
+
+
 async def test_a_timeout_around_a_call_is_a_timeout() -> None:
     slow = Slow()
     agent = agent_of([[tool_call("wait")], "On."], slow.wait)
@@ -316,131 +398,22 @@ async def test_a_timeout_while_waiting_for_a_busy_thread_is_a_timeout(store: Jou
     assert len(await valid_history(agent)) == 4
 
 
-async def test_cancelling_before_a_resumed_run_starts_its_tools_stops_them() -> None:
+async def test_now_before_a_resumed_run_starts_its_tools_starts_none() -> None:
+    agents: list[ReActAgent] = []
+    starts = [False, True]
+
+    @on(RunStartedEvent)
+    async def interrupt(event: Event) -> None:
+        if starts.pop(0):
+            await agents[0].interrupt(when="now")
+
     slow = Slow()
     slow.gate.set()
-    agent = agent_of([[tool_call("wait", "wait")], "On."], tool(slow.wait, approval=True))
-    await agent.call("Go.")
-    from treadle import Approve
-
-    stream = agent.stream(decisions={"wait": Approve()})
-    assert names([await anext(stream)]) == ["RunStarted"]
-    await stream.aclose()
-    assert slow.cleaned == []
-    assert [status for status, _ in results(await valid_history(agent))] == ["interrupted"]
-
-
-# Tools that cannot be stopped
-
-
-class Stubborn:
-    """A sync tool that ends when it wants to."""
-
-    def __init__(self) -> None:
-        self.entered = threading.Event()
-        self.gate = threading.Event()
-        self.contexts: list[ToolContext] = []
-
-    def send(self, ctx: ToolContext) -> str:
-        self.contexts.append(ctx)
-        self.entered.set()
-        assert self.gate.wait(20)
-        return "sent"
-
-
-async def entered(event: threading.Event) -> None:
-    assert await asyncio.to_thread(event.wait, 20)
-
-
-class Mailbox(FaultyJournal):
-    """A journal that says when a note has arrived."""
-
-    def __init__(self, journal: Journal) -> None:
-        super().__init__(journal)
-        self.posted = threading.Event()
-
-    async def post(self, thread: str, mail: Any) -> None:
-        await super().post(thread, mail)
-        self.posted.set()
-
-
-CONTINUED: list[Callable[[ReActAgent], Any]] = [lambda agent: agent.call("Well?"), lambda agent: agent.call()]
-
-
-@pytest.mark.parametrize("go_on", CONTINUED, ids=["new message", "nothing"])
-async def test_a_sync_tool_that_cannot_be_stopped_is_unknown_and_its_late_result_is_told(
-    go_on: Callable[[ReActAgent], Any], store: Journal
-) -> None:
-    stubborn, mail = Stubborn(), Mailbox(store)
-    agent = agent_of([[tool_call("send", "send")], "I see."], stubborn.send, store=mail)
-    task = running(agent)
-    await entered(stubborn.entered)
-    await agent.interrupt(when="now")
-    assert (await task).reason == "interrupted"
-    ((status, text),) = results(await valid_history(agent))
-    assert status == "unknown"
-    assert "could not be stopped and may still be running" in text
-    assert stubborn.contexts[0].cancelled
-    stubborn.gate.set()
-    await entered(mail.posted)
-    reply = await go_on(agent)
-    history = await valid_history(agent)
-    assert reply.text == "I see."
-    (note,) = [msg.text for msg in history if msg.text.startswith("[NOTE]")]
-    assert "The earlier call of `send` (send), whose outcome was unknown, has finished after all: sent" in note
-
-
-async def test_a_sync_tool_that_runs_into_its_timeout_is_unknown_too(store: Journal) -> None:
-    stubborn, mail = Stubborn(), Mailbox(store)
-    agent = agent_of([[tool_call("send", "send")], "Too slow.", "I see."], tool(stubborn.send, timeout=0.01), store=mail)
-    assert (await agent.call("Go.")).text == "Too slow."
-    ((status, text),) = results(await valid_history(agent))
-    assert status == "unknown"
-    assert "did not finish within 0.01 s" in text
-    assert "may still be running" in text
-    stubborn.gate.set()
-    await entered(mail.posted)
-    await agent.call("Well?")
-    assert any("has finished after all: sent" in msg.text for msg in await valid_history(agent))
-
-
-async def test_an_async_tool_that_will_not_stop_is_given_up_and_its_late_result_is_told(
-    store: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("treadle.graph._run.CLEANUP_SECONDS", 0.01)
-    began, gate = asyncio.Event(), asyncio.Event()
-
-    async def send() -> str:
-        began.set()
-        while not gate.is_set():
-            try:
-                await gate.wait()
-            except asyncio.CancelledError:
-                continue
-        return "sent"
-
-    in_model, answer = asyncio.Event(), asyncio.Event()
-
-    async def wait(request: Any) -> str:
-        in_model.set()
-        await answer.wait()
-        return "Second."
-
-    mail = Mailbox(store)
-    agent = agent_of([[tool_call("send", "send")], wait, "Third."], send, store=mail)
-    task = running(agent)
-    await began.wait()
-    await agent.interrupt(when="now")
-    assert (await task).reason == "interrupted"
-    assert [status for status, _ in results(await valid_history(agent))] == ["unknown"]
-    second = running(agent, "Second?")
-    await in_model.wait()
-    gate.set()
-    await entered(mail.posted)
-    answer.set()
-    assert (await second).text == "Second."
-    assert (await agent.call("Third?")).text == "Third."
-    assert sum("has finished after all: sent" in msg.text for msg in await valid_history(agent)) == 1
+    agents.append(agent_of([[tool_call("wait", "wait")], "On."], tool(slow.wait, approval=True), hooks=[interrupt]))
+    await agents[0].call("Go.")
+    reply = await agents[0].resume(agents[0].thread, {"wait": Approve()})
+    assert (reply.reason, slow.cleaned) == ("interrupted", [])
+    assert [status for status, _ in results(await valid_history(agents[0]))] == ["interrupted"]
 
 
 # Readers that stop reading
@@ -495,16 +468,6 @@ async def test_letting_go_of_a_stream_stops_the_run() -> None:
     del stream
     await run.wait()
     assert [status for status, _ in results(await valid_history(agent))] == ["interrupted"]
-
-
-async def test_an_answer_that_the_reader_did_not_wait_for_is_kept() -> None:
-    agent = agent_of([["I look.", tool_call("quick")], "Never."], Slow().quick)
-    stream = agent.stream("Go.")
-    async for event in stream:
-        if names([event]) == ["PostReasoning"]:
-            break
-    await stream.aclose()
-    assert said(await valid_history(agent))[1].startswith("assistant: I look.")
 
 
 async def test_events_of_an_interrupted_stream_end_with_how_it_ended() -> None:

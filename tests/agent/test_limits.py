@@ -10,7 +10,7 @@ import pytest
 
 from agent.support import agent_of, died_now, said, script_of, valid_history
 from treadle import Approve, Limits, Template
-from treadle.errors import TemplateError
+from treadle.errors import InputError, TemplateError
 from treadle.journal import Journal
 from treadle.model import Usage
 from treadle.testing import Turn, tool_call
@@ -65,9 +65,10 @@ async def test_a_limit_is_per_turn_and_the_next_turn_is_free(store: Journal) -> 
 
 
 async def test_call_with_nothing_after_a_limit_is_a_new_turn() -> None:
-    agent = agent_of([costly(tool_call("look")), costly("Second.")], look)
-    await agent.call("Go.", limits=Limits(tokens=50))
-    assert (await agent.call()).text == "Second."
+    agent = agent_of([costly(tool_call("look")), costly("Summary."), costly(tool_call("look")), costly("Done.")], look)
+    assert (await agent.call("Go.", limits=Limits(iterations=1))).text == "Summary."
+    reply = await agent.call()
+    assert (reply.text, reply.reason) == ("Done.", "answered")
     await valid_history(agent)
 
 
@@ -87,11 +88,19 @@ async def test_what_a_turn_used_and_its_limits_survive_pauses_and_processes(agai
     await valid_history(second)
 
 
+@pytest.mark.parametrize("wrong", [{"iterations": 0}, {"tokens": -1}, {"usd": -0.1}, {"seconds": -1}], ids=str)
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        Limits(**wrong)
+
+
 # Templates
 
 
 async def test_the_system_prompt_is_filled_from_the_run_and_the_agent() -> None:
-    agent = agent_of(["Hi."] * 3, system_prompt=Template("{role} in {city}, {{as is}}."), variables={"role": "Guide", "city": "Rome"})
+    agent = agent_of(
+        ["Hi."] * 3, system_prompt=Template("{role} in {city}, {{as is}}."), variables={"role": "Guide", "city": "Rome"}
+    )
     await agent.call("Hi")
     await agent.call("Hi", variables={"city": "Oslo"})
     prompts = [request.messages[0].text for request in script_of(agent).requests]

@@ -69,18 +69,34 @@ class Wanted:
 
 
 WANTED = [
-    Wanted("pydantic", Invoice, {"number": "1", "total": 2}, Invoice(number="1", total=2), {"number": "1", "total": -2}),
+    Wanted(
+        "pydantic", Invoice, {"number": "1", "total": 2}, Invoice(number="1", total=2), {"number": "1", "total": -2}
+    ),
     Wanted("dataclass", Place, {"city": "Rome"}, Place("Rome"), {"zip": 1}),
-    Wanted("TypedDict", Film, {"title": "M", "year": 1931}, {"title": "M", "year": 1931}, {"title": "M", "year": "old"}),
+    Wanted(
+        "TypedDict", Film, {"title": "M", "year": 1931}, {"title": "M", "year": 1931}, {"title": "M", "year": "old"}
+    ),
     Wanted("JSON schema", SCHEMA, {"n": 1}, {"n": 1}, {"n": "one"}),
-    Wanted("JSON schema of a list", {"type": "array", "items": {"type": "integer"}}, {"response": [1]}, [1], {"response": ["a"]}),
+    Wanted(
+        "JSON schema of a list",
+        {"type": "array", "items": {"type": "integer"}},
+        {"response": [1]},
+        [1],
+        {"response": ["a"]},
+    ),
     Wanted("list", list[int], {"response": [1, 2]}, [1, 2], {"response": "none"}),
     Wanted("number", int, {"response": 7}, 7, {}),
     Wanted("text", str, {"response": "hi"}, "hi", {"response": 7}),
     Wanted("literal", Literal["yes", "no"], {"response": "yes"}, "yes", {"response": "maybe"}),
     Wanted("enum", Colour, {"response": "red"}, Colour.RED, {"response": "green"}),
     Wanted("union", Place | Film, {"response": {"city": "Rome"}}, Place("Rome"), {"response": {}}),
-    Wanted("strict", Strict, {"day": "2024-02-29", "pair": [1, 2]}, Strict(day=datetime.date(2024, 2, 29), pair=(1, 2)), {"day": 1}),
+    Wanted(
+        "strict",
+        Strict,
+        {"day": "2024-02-29", "pair": [1, 2]},
+        Strict(day=datetime.date(2024, 2, 29), pair=(1, 2)),
+        {"day": 1},
+    ),
     Wanted("all defaults", Anything, {}, Anything(), {"note": 1}),
 ]
 
@@ -180,7 +196,7 @@ async def test_reminders_are_bounded_and_the_thread_stays_usable() -> None:
         return "It is 2." if FINISH in request.messages[-1].text else "Plain."
 
     agent = agent_of([*["It is 2."] * 3, last])
-    with pytest.raises(OutputError, match="reminded 3 times; its last answer: 'It is 2.'"):
+    with pytest.raises(OutputError, match=r"reminded 3 times; its last answer: 'It is 2\.'"):
         await agent.call("Well?", output=Invoice)
     await valid_history(agent)
     assert (await agent.call("Plainly.")).text == "Plain."
@@ -242,7 +258,11 @@ async def test_a_finish_call_waits_for_an_approval_beside_it(store: Journal) -> 
 
 async def test_without_the_type_a_resumed_turn_gives_checked_json(store: Journal) -> None:
     agent = agent_of(
-        [[tool_call("pay", "pay")], [tool_call(FINISH, number="1", total=-2)], [tool_call(FINISH, number="1", total=2)]],
+        [
+            [tool_call("pay", "pay")],
+            [tool_call(FINISH, number="1", total=-2)],
+            [tool_call(FINISH, number="1", total=2)],
+        ],
         tool(lambda: "paid", name="pay", approval=True),
         store=store,
     )
@@ -271,10 +291,15 @@ async def test_goto_reasoning_from_a_hook_refines_the_answer() -> None:
             asked.pop()
             event.goto_reasoning([Msg.user("Check the total.")])
 
-    agent = agent_of([[tool_call(FINISH, number="1", total=1)], [tool_call(FINISH, number="1", total=2)]], hooks=[once_more])
+    agent = agent_of(
+        [[tool_call(FINISH, number="1", total=1)], [tool_call(FINISH, number="1", total=2)]], hooks=[once_more]
+    )
     reply = await agent.call("Well?", output=Invoice)
     assert reply.output == Invoice(number="1", total=2)
-    assert said(await valid_history(agent))[2:4] == ["tool: [ERROR] Not run: the model is asked again.", "user: Check the total."]
+    assert said(await valid_history(agent))[2:4] == [
+        "tool: [ERROR] Not run: the model is asked again.",
+        "user: Check the total.",
+    ]
 
 
 # One run's business
@@ -286,7 +311,9 @@ async def test_agents_that_share_a_toolkit_and_a_model_can_want_different_output
     async def answer(request: ModelRequest) -> Any:
         await both.wait()
         (spec,) = [spec for spec in request.tools if spec.name == FINISH]
-        fields = {"number": "1", "total": 2} if "total" in spec.parameters["properties"] else {"city": "Rome"}
+        fields: dict[str, Any] = (
+            {"number": "1", "total": 2} if "total" in spec.parameters["properties"] else {"city": "Rome"}
+        )
         return [tool_call(FINISH, **fields)]
 
     toolkit = Toolkit([tool(lambda: "x", name="other")])
@@ -323,7 +350,11 @@ async def test_a_tool_that_has_the_name_of_the_finish_tool_is_refused_where_it_m
     await valid_history(agent)
 
 
-@pytest.mark.parametrize("wanted", [object(), {"type": "nonsense"}, {"type": "object", "properties": 7}], ids=str)
+@pytest.mark.parametrize(
+    "wanted",
+    [object(), {"type": "nonsense"}, {"type": "object", "properties": 7}],
+    ids=["no type", "unknown type", "broken"],
+)
 async def test_an_output_without_a_schema_is_refused_at_once(wanted: Any) -> None:
     agent = agent_of(["Never."])
     with pytest.raises(TreadleError):

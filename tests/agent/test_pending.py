@@ -75,7 +75,9 @@ DECIDED = [
     Decided("reject, no reason", Reject(), ["look 1"], "[ERROR] The call of `pay` was rejected.", "rejected"),
     Decided("result", Result("paid by hand"), ["look 1"], "paid by hand"),
     Decided("blocks", Result([TextBlock(text="paid")], status="error"), ["look 1"], "paid", "error"),
-    Decided("edit that does not fit", Edit({"sum": 5}), ["look 1"], "[ERROR] The arguments of `pay` are not valid:", "error"),
+    Decided(
+        "edit that does not fit", Edit({"sum": 5}), ["look 1"], "[ERROR] The arguments of `pay` are not valid:", "error"
+    ),
 ]
 
 
@@ -183,6 +185,23 @@ async def test_an_approval_is_bound_to_the_final_input() -> None:
     assert history[2].tool_results[0].metadata == {"input": {"amount": 20}}
 
 
+async def test_an_approval_of_an_input_that_json_writes_differently_holds(store: Journal) -> None:
+    @pre_acting(priority=1)
+    async def pair(event: PreActingEvent) -> None:
+        event.input = {"amounts": (1, 2)}
+
+    @tool(approval=True)
+    def pay(amounts: list[int]) -> str:
+        return f"paid {sum(amounts)}"
+
+    agent = agent_of([[tool_call("pay", "pay", amounts=[])], "Done."], pay, hooks=[pair], store=store)
+    await agent.call("Pay.")
+    fresh = agent_of([[], "Done."], pay, hooks=[pair], store=store)
+    fresh.load_state(died_now(agent))
+    assert (await fresh.resume(fresh.thread, {"pay": Approve()})).text == "Done."
+    assert said(await valid_history(fresh))[2] == "tool: paid 3"
+
+
 async def test_a_hook_may_ask_and_may_answer(store: Journal) -> None:
     @pre_acting
     async def answer(event: PreActingEvent) -> None:
@@ -224,6 +243,23 @@ async def test_a_tool_that_runs_elsewhere_waits_for_its_result(given: Any, store
     assert said(await valid_history(agent))[2] == "tool: click"
 
 
+async def test_a_tool_that_suspended_can_be_asked_again(store: Journal) -> None:
+    tries = [1]
+
+    def pay() -> str:
+        if tries:
+            tries.pop()
+            raise Suspend("Closed today.")
+        return "paid"
+
+    agent = agent_of([[tool_call("pay", "pay")], "Done."], pay, store=store)
+    reply = await agent.call("Pay.")
+    assert reply.pause is not None
+    assert reply.pause.calls[0].reason == "Closed today."
+    assert (await agent.resume(agent.thread, {"pay": Retry()})).text == "Done."
+    assert said(await valid_history(agent))[2] == "tool: paid"
+
+
 # Results from outside
 
 
@@ -233,7 +269,9 @@ def result(call: str, name: str = "button", output: str = "click") -> ToolResult
 
 async def pressed(store: Journal | None = None) -> ReActAgent:
     """An agent that waits for the results of two buttons."""
-    agent = agent_of([[tool_call("button", "one"), tool_call("button", "two"), LOOK], "Done."], BUTTON, Desk().look, store=store)
+    agent = agent_of(
+        [[tool_call("button", "one"), tool_call("button", "two"), LOOK], "Done."], BUTTON, Desk().look, store=store
+    )
     assert (await agent.call("Press.")).reason == "paused"
     return agent
 
@@ -372,7 +410,10 @@ async def test_a_call_of_unknown_outcome_is_not_run_again_but_asked_about(store:
 
 @pytest.mark.parametrize(
     ("decision", "text"),
-    [(Result("sent, I saw it"), "sent, I saw it"), (Reject("Leave it."), "[ERROR] The call of `send` was rejected. Leave it.")],
+    [
+        (Result("sent, I saw it"), "sent, I saw it"),
+        (Reject("Leave it."), "[ERROR] The call of `send` was rejected. Leave it."),
+    ],
     ids=["result", "reject"],
 )
 async def test_an_unknown_outcome_can_be_decided_without_running(decision: Any, text: str, store: Journal) -> None:
@@ -494,7 +535,17 @@ async def test_records_of_an_approval_say_who_decided_what(store: Journal) -> No
     await agent.resume(agent.thread, {"pay": Edit({"amount": 5})})
     found = await records(agent)
     assert kinds(found) == [
-        "input", "update", "started", "finished", "paused", "resumed", "started", "finished", "update", "update", "ended",
+        "input",
+        "update",
+        "started",
+        "finished",
+        "paused",
+        "resumed",
+        "started",
+        "finished",
+        "update",
+        "update",
+        "ended",
     ]
     assert found[5]["answers"] == {"pay": {"decision": "edit", "input": {"amount": 5}}}
     assert found[6] == {"v": 1, "kind": "started", "call": "pay", "input": {"amount": 5}}
@@ -521,3 +572,28 @@ async def test_the_tool_sees_the_same_call_id_when_it_is_retried(store: Journal)
     await agent.resume(agent.thread, {reply.pause.calls[0].id: Retry()})
     assert len(ids) == 2
     assert ids[0] == ids[1]
+
+
+async def test_resuming_a_turn_that_has_ended_returns_its_reply_and_changes_nothing(store: Journal) -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    agent = agent_of([[tool_call("add", a=1, b=2)], "It is 3."], add, store=store)
+    first = await agent.call("Add.", thread="t")
+    stored = await agent.journal.read("t")
+    again = await agent.resume("t")
+    assert (again.text, again.reason, again.usage) == (first.text, "answered", first.usage)
+    assert await agent.journal.read("t") == stored
+
+
+async def test_resuming_an_interrupted_turn_goes_on_with_it(store: Journal) -> None:
+    agent = agent_of([[tool_call("halt")], "Done."], store=store)
+
+    @agent.toolkit.tool
+    async def halt() -> str:
+        agent.interrupt(thread="t")
+        return "halting"
+
+    assert (await agent.call("Go.", thread="t")).reason == "interrupted"
+    assert (await agent.resume("t")).text == "Done."
+    await valid_history(agent, "t")

@@ -65,11 +65,11 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-async def test_a_thread_moves_into_another_process_in_the_middle_of_an_approval() -> None:
+def test_a_thread_moves_into_another_process_in_the_middle_of_an_approval() -> None:
     agent = agent_of(SCRIPT, tool(pay, approval=True))
-    await agent.call("Pay.")
-    image = json.dumps(agent.save_state())
-    done = subprocess.run([sys.executable, "-c", PROGRAM], input=image, capture_output=True, text=True, timeout=60)
+    agent.call_sync("Pay.")
+    image, command = json.dumps(agent.save_state()), [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, input=image, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert json.loads(done.stdout) == ["Done.", "answered", "paid 5"]
 
@@ -127,7 +127,10 @@ async def test_what_hooks_have_stored_moves_along(store: Journal) -> None:
     assert seen == [1]
 
 
-@pytest.mark.parametrize("state", [{}, {"treadle": 2, "records": []}, {"treadle": 1}, {"treadle": 1, "records": [{}]}], ids=str)
+STATES: list[dict[str, Any]] = [{}, {"treadle": 2, "records": []}, {"treadle": 1}, {"treadle": 1, "records": [{}]}]
+
+
+@pytest.mark.parametrize("state", STATES, ids=str)
 async def test_what_is_no_state_is_refused_and_nothing_is_lost(state: dict[str, Any]) -> None:
     agent = agent_of(["One."])
     await agent.call("Hi")

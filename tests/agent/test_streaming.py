@@ -49,10 +49,16 @@ class Scenario:
 SCENARIOS = [
     Scenario("answer", ["Hello there, how are you?"], {}),
     Scenario("thinking", [[thinking("Let me see what I can say."), "Hello."]], {}),
-    Scenario("tools", [["I add.", tool_call("add", a=1, b=2), tool_call("fail")], [tool_call("download")], "Done."], {}),
+    Scenario(
+        "tools", [["I add.", tool_call("add", a=1, b=2), tool_call("fail")], [tool_call("download")], "Done."], {}
+    ),
     Scenario("empty, then cut off", ["", Turn(content="Half", stop_reason="length")], {}),
     Scenario("limit", [[tool_call("add", a=1, b=2)]] * 10 + ["A summary of it all."], {}),
-    Scenario("output", ["It is 3.", [tool_call("generate_response", n="x")], [tool_call("generate_response", n=3)]], {"output": Answer}),
+    Scenario(
+        "output",
+        ["It is 3.", [tool_call("generate_response", n="x")], [tool_call("generate_response", n=3)]],
+        {"output": Answer},
+    ),
     Scenario("pause", [[tool_call("pay", "pay"), tool_call("add", "add", a=1, b=2)], "Done."], {}),
 ]
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import sys
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from pydantic import BaseModel
 
@@ -212,3 +215,32 @@ def summary(reply: Reply[Any]) -> dict[str, Any]:
 def work(folder: str, plan: Plan) -> None:
     """One process's share of the run."""
     asyncio.run(_work(Place(Path(folder)), plan))
+
+
+def serve() -> None:
+    """Fork a process for each line of input and say how it ended.
+
+    This process only imports, so each one starts as a new one does, without the price of a start.
+    """
+    for line in sys.stdin:
+        folder, plan = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)  # a process that hangs ends with this signal
+            _as_process(folder, Plan(**plan))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def _as_process(folder: str, plan: Plan) -> NoReturn:
+    code = 1
+    try:
+        work(folder, plan)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()

@@ -34,7 +34,7 @@ class Boom(Exception):
 
 
 class MachineModel(ChatModel):
-    """Says what was planned next; with nothing planned, it is done. Every request must be valid and be in the journal."""
+    """Says what was planned next, or that it is done. Every request must be valid and be in the journal."""
 
     name = "machine"
 
@@ -63,7 +63,7 @@ class MachineModel(ChatModel):
             yield response
 
 
-def make_toolkit(world: World, *, parallel: bool) -> Toolkit:
+def make_toolkit(world: World, *, parallel: bool) -> Toolkit:  # noqa: C901 - many tools, each of a few lines
     """One tool for each way in which a tool can behave."""
     kit = Toolkit(parallel=parallel)
 

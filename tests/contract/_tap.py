@@ -1,4 +1,4 @@
-"""A journal between the agent and its store: it takes its time, fails and dies on demand, and notes what it is asked."""
+"""A journal between the agent and its store: it takes its time, fails and dies on demand, and counts what it writes."""
 
 from __future__ import annotations
 

@@ -11,18 +11,18 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from contract._parts import Boom, MachineModel, Meddler, make_toolkit
 from contract._script import REPEATABLE, Say
 from contract._tap import Tap
-
 from treadle import Msg, ReActAgent, Reply
 from treadle.agent._plan import react_plan
 from treadle.agent._react import result_of
 from treadle.errors import AgentBusyError, InputError, JournalError, TreadleError
-from treadle.event import Event, RunEndedEvent, RunFailedEvent, RunPausedEvent
+from treadle.event import Event, RunEndedEvent, RunFailedEvent, RunPausedEvent, RunStartedEvent
 from treadle.graph import _run as graph_run
 from treadle.graph import _thread as graph_thread
 from treadle.graph._state import ThreadState
@@ -33,6 +33,7 @@ from treadle.journal._record import FinishedRecord, Record, ResumedRecord, Start
 from treadle.message._codec import dumps
 from treadle.model import ModelRequest
 from treadle.testing import history_problems
+from treadle.testing._faults import InjectedFault
 from treadle.tool import ToolContext
 
 Kind: TypeAlias = Literal["memory", "sqlite"]
@@ -53,8 +54,8 @@ class Handle:
     lost: int
     before: str
     events: list[Event] = field(default_factory=list[Event])
-    stopped: bool = False
-    """Whether somebody cancelled it or let its time run out."""
+    stopped: int = 0
+    """How often somebody cancelled it or let its time run out; the second time it does not wait for its run."""
     limit: asyncio.Timeout | None = None
     sent: Msg | None = None
     busy: bool = False
@@ -63,7 +64,13 @@ class Handle:
 class World:
     """Everything that outlives a crash: the stored data, what was executed, and what anybody was told."""
 
+    _frozen = False
+
     def __init__(self, kind: Kind, *, hooked: bool, delay: int, parallel: bool, max_iters: int = 4) -> None:
+        if not World._frozen:  # so that collecting garbage looks only at what the machine made
+            World._frozen = True
+            gc.collect()
+            gc.freeze()
         self.loop = asyncio.new_event_loop()
         self.loop.set_exception_handler(self._on_loop_error)
         self.kind, self.hooked, self.delay, self.parallel, self.max_iters = kind, hooked, delay, parallel, max_iters
@@ -76,6 +83,7 @@ class World:
         self.releasing = False
         self.ignored = 0
         self.requests = 0
+        self.calls_made = 0
         self.seen: list[Event] = []
         self.executed: Counter[tuple[str, str]] = Counter()
         self.told: dict[str, list[str]] = {}
@@ -108,12 +116,10 @@ class World:
     def crash(self) -> None:
         """Kill the process: whatever is not in the store is gone. Then start another one."""
         self.tap.dead = True
-        for handle in self.handles:
-            handle.task.cancel()
         self.do(self._until_idle())
         self.reap()
         self.acts.clear()
-        self.says.clear()
+        self.seen.clear()
         self.do(self._reopen())
         self._new_agent()
 
@@ -138,6 +144,7 @@ class World:
             self.do(self.raw.close())
             self.handles.clear()
             self.seen.clear()
+            del self.agent, self.tap
             gc.collect()
             self.do(asyncio.sleep(0))
             assert not self.problems, "\n".join(self.problems)
@@ -148,7 +155,7 @@ class World:
             shutil.rmtree(self.folder, ignore_errors=True) if self.folder else None
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.problems.append(f"the event loop reports: {context.get('message')} {context.get('exception')!r}")
+        self.problems.append(f"the event loop reports: {context.get('message')} {context.get('future')!r}")
 
     # What model, tools and hooks ask for.
 
@@ -214,18 +221,26 @@ class World:
         self.do(spin())
         self.reap()
 
+    async def loaded(self, thread: str) -> ThreadState:
+        return await load_state(self.raw, thread, react_plan().schema)
+
     def state(self, thread: str) -> ThreadState:
-        return self.do(load_state(self.raw, thread, react_plan().schema))
+        return self.do(self.loaded(thread))
 
     def active(self, thread: str) -> list[Handle]:
         return [handle for handle in self.handles if handle.thread == thread]
 
     def start(self, thread: str, how: How, count: int, input: Any = None, decisions: Any = None) -> Handle:
         """Begin a call or a stream; it goes on while the machine does other things."""
-        busy = bool(self.active(thread))
+        # A handle that is cancelled twice does not wait for its run to close.
+        busy = bool(self.active(thread)) or graph_run.active_run(self.tap, thread) is not None
         before = self.state(thread).phase
         sent = input if isinstance(input, Msg) else None
-        given: dict[str, Any] = {"thread": thread, "decisions": decisions, "on_busy": "wait" if how == "wait" else "error"}
+        given: dict[str, Any] = {
+            "thread": thread,
+            "decisions": decisions,
+            "on_busy": "wait" if how == "wait" else "error",
+        }
         ready: asyncio.Future[Handle] = self.loop.create_future()
 
         async def work() -> Any:
@@ -240,8 +255,14 @@ class World:
         task = self.loop.create_task(work())
         handle = Handle(thread, how, task, self.tap.lost, before, sent=sent, busy=busy)
         ready.set_result(handle)
-        self.handles.append(handle)
+        self._add(handle)
         return handle
+
+    def _add(self, handle: Handle) -> None:
+        self.calls_made += 1
+        for other in self.active(handle.thread):
+            other.busy = True
+        self.handles.append(handle)
 
     async def _read(self, handle: Handle, count: int, input: Any, given: Mapping[str, Any]) -> Any:
         stream = self.agent.stream(input, **given, detach=handle.how == "detach")
@@ -254,6 +275,8 @@ class World:
                     break
         except asyncio.CancelledError:
             await stream.aclose()
+            if handle.how == "detach":
+                await run.wait()
             raise
         if handle.how == "drop":
             del stream
@@ -261,15 +284,29 @@ class World:
             await stream.aclose()
         return result_of(await run.wait())
 
+    def meddle(self, acts: Sequence[tuple[str, str]]) -> None:
+        """Plan what hooks do at the next events of some kinds."""
+        for kind, act in acts:
+            self.acts.setdefault(kind, deque()).append(act)
+
+    def interrupt(self, thread: str, how: str) -> None:
+        async def wish() -> None:
+            with suppress(InjectedFault):
+                message = "enough" if how == "answer" else None
+                await self.agent.interrupt(message, thread=thread, when="now" if how == "now" else "checkpoint")
+
+        self.do(wish())
+
     def observe(self, thread: str, msg: Msg) -> None:
+        before = self.state(thread).phase
         task = self.loop.create_task(self.agent.observe(msg, thread=thread))
-        self.handles.append(Handle(thread, "observe", task, self.tap.lost, "", sent=msg))
+        self._add(Handle(thread, "observe", task, self.tap.lost, before, sent=msg))
 
     def cancel(self, handle: Handle) -> None:
         """Cancel the task around a call, or let the time run out that it has."""
 
         async def stop() -> None:
-            handle.stopped = True
+            handle.stopped += 1
             if handle.limit is None:
                 handle.task.cancel()
             elif not handle.task.done() and not handle.limit.expired():
@@ -299,9 +336,11 @@ class World:
         """Open all gates until nothing is left to do."""
         self.releasing = True
         deadline = time.monotonic() + PATIENCE
-        quiet = 0
+        quiet, dying = 0, list[bool]()
         while quiet < 3:
             self._open_gates()
+            if self.tap.dead and not dying:
+                dying = [handle.task.cancel() for handle in self.handles]
             await asyncio.sleep(0)
             others = asyncio.all_tasks() - {asyncio.current_task()}
             quiet = 0 if others else quiet + 1
@@ -321,6 +360,8 @@ class World:
         if self.handles or asyncio.all_tasks(self.loop):
             self.do(self._until_idle())
         self.reap()
+        if self.tap.dead:
+            self.crash()
         assert not self.handles
 
     # What must hold.
@@ -341,14 +382,14 @@ class World:
             self._check_error(handle, error)
             reply = None
         else:
-            reply = result if isinstance(result, Reply) else None
+            reply = cast("Reply[Any]", result) if isinstance(result, Reply) else None
             if handle.sent is not None and (reply is None or reply.reason not in ("interrupted",)):
                 self.told.setdefault(handle.thread, []).append(handle.sent.id)
         if reply is not None and reply.content and reply.text != "edited":
             self.told.setdefault(handle.thread, []).append(reply.id)
         if handle.how == "stream" and not handle.stopped:
             ends = [isinstance(event, TERMINAL) for event in handle.events]
-            assert ends[-1:] == [True] and sum(ends) == 1, f"the stream gave {handle.events}"
+            assert ends == [False] * (len(ends) - 1) + [True], f"the stream gave {handle.events}"
 
     def _check_error(self, handle: Handle, error: BaseException) -> None:
         lost = self.tap.lost > handle.lost
@@ -360,19 +401,21 @@ class World:
             assert lost, f"the journal failed without a fault: {error!r}"
         else:
             assert isinstance(error, TreadleError | Boom), f"{error!r} reached the caller"
-        if not lost and not isinstance(error, InputError | AgentBusyError) and not self.active(handle.thread):
+        began = not isinstance(error, InputError | AgentBusyError)
+        if began and not lost and handle.stopped < 2 and not self.active(handle.thread):
             phase = self.state(handle.thread).phase
             assert phase in ("ended", "paused", handle.before), f"after {error!r} the thread is {phase}"
 
     def check(self) -> None:
         """Check all that can be checked at any moment."""
         assert not self.problems, "\n".join(self.problems)
+        ran = Counter(self.executed)
         for info in self.do(self.raw.threads()):
-            self._check_thread(info.thread, self.do(self.raw.read(info.thread)))
+            self._check_thread(info.thread, self.do(self.raw.read(info.thread)), ran)
         self._check_events()
         self._check_costs()
 
-    def _check_thread(self, thread: str, records: Sequence[Record]) -> None:
+    def _check_thread(self, thread: str, records: Sequence[Record], ran: Counter[tuple[str, str]]) -> None:
         schema = react_plan().schema
         folded = ThreadState(schema)
         for record in records:
@@ -380,11 +423,13 @@ class World:
         assert folded.seq == len(records)
         loaded = self.do(load_state(self.raw, thread, schema, until=len(records)))
         assert not (change := difference(folded, loaded)), f"a snapshot gives another state: {change}"
-        cached = graph_thread._cache.get(self.tap, {}).get(thread)  # pyright: ignore[reportPrivateUsage]
-        if cached is not None and cached.seq == folded.seq:
+        kept = graph_thread.desk_of(self.tap).states
+        for cached in [state for (name, _), state in kept.items() if name == thread and state.seq == folded.seq]:
             assert not (change := difference(folded, cached)), f"the kept state is not what the records say: {change}"
         self._check_history(thread, folded)
-        self._check_calls(thread, records, folded)
+        started = check_calls(records, folded)
+        for (where, call), times in ran.items():
+            assert where != thread or times <= started[call], f"{call} ran {times} times, started {started[call]}"
 
     def _check_history(self, thread: str, state: ThreadState) -> None:
         messages = list(state.values["messages"].messages)
@@ -394,38 +439,45 @@ class World:
         missing = [told for told in self.told.get(thread, ()) if told not in stored]
         assert not missing, f"{missing} were promised and are not stored"
 
-    def _check_calls(self, thread: str, records: Sequence[Record], state: ThreadState) -> None:
-        names = {call.id: call.name for msg in state.values["messages"].messages for call in msg.tool_calls}
-        started: Counter[str] = Counter()
-        finished: set[str] = set()
-        retries: set[str] = set()
-        for record in records:
-            if isinstance(record, ResumedRecord):
-                retries |= {call for call, answer in record.answers.items() if _decision(answer) == "retry"}
-            elif isinstance(record, StartedRecord):
-                assert record.call not in finished, f"{record.call} started after it had finished"
-                again = started[record.call] and names[record.call] not in REPEATABLE
-                assert not again or record.call in retries, f"{record.call} started again, and nobody said so"
-                retries.discard(record.call)
-                started[record.call] += 1
-            elif isinstance(record, FinishedRecord):
-                assert record.call not in finished, f"{record.call} finished twice"
-                finished.add(record.call)
-        for (where, call), times in self.executed.items():
-            assert where != thread or times <= started[call], f"{call} ran {times} times, started {started[call]}"
-
     def _check_events(self) -> None:
+        """Every run that began has one last event, once it is over."""
         ends = Counter(event.source.run for event in self.seen if isinstance(event, TERMINAL))
-        for run, times in ends.items():
-            assert times == 1, f"run {run} ended {times} times"
+        begun = {event.source.run for event in self.seen if isinstance(event, RunStartedEvent)}
+        assert all(times == 1 for times in ends.values()), f"runs ended more than once: {ends}"
+        if not self.handles and not asyncio.all_tasks(self.loop):
+            assert begun <= ends.keys(), f"runs {begun - ends.keys()} never ended"
 
     def _check_costs(self) -> None:
+        """What a step costs depends on what it adds, not on what was there."""
         for thread, cost in self.tap.plan.costs.items():
             assert cost.largest < 4_000, f"a record of {thread} has {cost.largest} bytes"
+            most = 8 * self.calls_made + 20 * self.requests
+            assert cost.records <= most, f"{cost.records} records of {thread} after {self.requests} answers"
+
+
+def check_calls(records: Sequence[Record], state: ThreadState) -> Counter[str]:
+    """Check that no call ran twice without leave, and return how often each was started."""
+    names = {call.id: call.name for msg in state.values["messages"].messages for call in msg.tool_calls}
+    started: Counter[str] = Counter()
+    finished: set[str] = set()
+    retries: set[str] = set()
+    for record in records:
+        if isinstance(record, ResumedRecord):
+            retries |= {call for call, answer in record.answers.items() if _decision(answer) == "retry"}
+        elif isinstance(record, StartedRecord):
+            assert record.call not in finished, f"{record.call} started after it had finished"
+            again = started[record.call] and names[record.call] not in REPEATABLE
+            assert not again or record.call in retries, f"{record.call} started again, and nobody said so"
+            retries.discard(record.call)
+            started[record.call] += 1
+        elif isinstance(record, FinishedRecord):
+            assert record.call not in finished, f"{record.call} finished twice"
+            finished.add(record.call)
+    return started
 
 
 def _decision(answer: Any) -> str:
-    return answer.get("decision", "") if isinstance(answer, Mapping) else ""  # pyright: ignore
+    return str(cast("Mapping[str, Any]", answer).get("decision", "")) if isinstance(answer, Mapping) else ""
 
 
 def difference(one: ThreadState, other: ThreadState) -> dict[str, Any]:

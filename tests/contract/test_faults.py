@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import pytest
 
 from contract._child import LABELS, ONCE, TASK, THREAD, Desk, Place, Plan, Report, clerk, decision, summary
-from treadle.errors import JournalError
+from treadle import ReActAgent, Toolkit
+from treadle.errors import JournalError, LeaseLostError
 from treadle.graph import END, START, StateGraph, pause
-from treadle.journal import EndedRecord, MemoryStore
-from treadle.testing import FaultyJournal, InjectedFault, assert_valid_history
+from treadle.journal import EndedRecord, Journal, Lease, MemoryStore
+from treadle.testing import FaultyJournal, InjectedFault, ScriptedModel, assert_valid_history, tool_call
 
 How = Literal["before", "after"]
 
@@ -104,6 +107,56 @@ async def test_an_answer_reaches_a_graph_inside_a_graph_over_every_failed_write(
                 if result.pause:
                     result = await graph.resume("t", {wish.id: 41})
             assert result["total"] == 42, (how, number)
+
+
+class Taken(FaultyJournal):
+    """A journal whose lease on the thread `taken` is lost."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self.taken = ""
+        self.wakes: dict[str, Callable[[], None]] = {}
+
+    async def collect(self, lease: Lease) -> list[dict[str, Any]]:
+        if lease.thread == self.taken:
+            raise LeaseLostError(f"Thread {lease.thread!r} was taken over.")
+        return await super().collect(lease)
+
+    def listen(self, lease: Lease, wake: Callable[[], None]) -> Callable[[], None]:
+        self.wakes[lease.thread] = wake
+        return super().listen(lease, wake)
+
+
+async def test_a_sub_agent_writes_nothing_once_its_caller_lost_the_thread() -> None:
+    """Its own lease is still good, but the new owner of the caller's thread is about to go on with it."""
+    entered, gate = asyncio.Event(), asyncio.Event()
+
+    kit = Toolkit()
+
+    @kit.tool(idempotent=True)
+    async def hold() -> str:
+        entered.set()
+        await gate.wait()
+        return "held"
+
+    journal = Taken(MemoryStore())
+    helper = ReActAgent(name="Helper", model=ScriptedModel([[tool_call("hold")], "Done below."]), toolkit=kit)
+    script = ScriptedModel([[tool_call("ask_helper", message="go")], "Done."])
+    agent = ReActAgent(name="Caller", model=script, toolkit=[helper.as_tool()], store=journal)
+    work = asyncio.ensure_future(agent.call("Go.", thread="t"))
+    await entered.wait()
+    threads = [info.thread for info in await journal.threads()]
+    before = [await journal.read(thread) for thread in threads]
+    journal.taken = "t"
+    journal.wakes["t"]()
+    with pytest.raises(LeaseLostError):
+        await work
+    assert [await journal.read(thread) for thread in threads] == before
+    journal.taken = ""
+    gate.set()
+    assert (await agent.call(None, thread="t")).text == "Done."
+    assert [info.thread for info in await journal.threads()] == threads
+    assert [msg.text for msg in await agent.history(threads[1]) if msg.text] == ["go", "Done below."]
 
 
 async def test_the_fault_says_what_it_is() -> None:

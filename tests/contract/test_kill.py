@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import forkserver
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from queue import Queue
+from typing import Any, TypeAlias
 
 import pytest
 
-from contract._child import LABELS, ONCE, SCRIPT, THREAD, Desk, Moment, Place, Plan, clerk, work
+import treadle
+from contract._child import LABELS, ONCE, SCRIPT, THREAD, Desk, Moment, Place, Plan, clerk
 from treadle.journal import FinishedRecord, SQLiteStore
 from treadle.message._codec import dumps
 from treadle.testing import assert_valid_history
@@ -26,31 +29,44 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(signal, "SIGKILL"
 ENDED, KILLED = 0, -9
 MOMENTS: tuple[Moment, ...] = ("before", "after")
 
-# Each process is forked from a server that has only imported: a process of its own, without the price of a start.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["contract._child", "treadle.journal._sqlite"])
+CHILD = Path(__file__).with_name("_child.py")
+SOURCE = Path(treadle.__file__).parent.parent
+AT_ONCE = 2
+Servers: TypeAlias = "Queue[subprocess.Popen[str]]"
+servers: Servers = Queue()
+"""Idle processes that fork the ones to be killed."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def server() -> None:
-    """Start the server where it can import what it preloads."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        forkserver.ensure_running()
+def serving() -> Iterator[None]:
+    with ExitStack() as stack:
+        for _ in range(AT_ONCE):
+            server = subprocess.Popen(
+                [sys.executable, "-W", "error", str(CHILD)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"},
+            )
+            stack.enter_context(server)
+            stack.callback(server.kill)
+            servers.put(server)
+        yield
+        for _ in range(AT_ONCE):
+            servers.get(timeout=30)
 
 
 def run(place: Place, plan: Plan) -> int:
     """One process, to its end; the exit code."""
-    process = processes.Process(target=work, args=(str(place.folder), plan))
-    process.start()
-    process.join(60)
-    code = process.exitcode
-    if code is None:
-        process.kill()
-        process.join()
-        raise AssertionError(f"{plan} hangs")
-    process.close()
-    return code
+    server = servers.get()
+    try:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(f"{json.dumps([str(place.folder), asdict(plan)])}\n")
+        server.stdin.flush()
+        return int(server.stdout.readline())
+    finally:
+        servers.put(server)
 
 
 async def finished_calls(place: Place) -> Counter[str]:
@@ -158,7 +174,7 @@ async def attack(
     """Many cases beside each other; all failures at once."""
     cases = list(cases)
     places = [new_place(folder, f"case-{number}") for number in range(len(cases))]
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = list(pool.map(_codes, places, cases))
     failures: list[str] = []
     for place, plans, outcome in zip(places, cases, outcomes, strict=True):

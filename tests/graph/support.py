@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
+from treadle import ReActAgent
 from treadle.event import Event
-from treadle.graph import EventStream, GraphResult
-from treadle.journal import Journal, Lease, MemoryStore, Record, Snapshot, SQLiteStore, ThreadInfo
+from treadle.graph import CompiledGraph, EventStream, GraphResult, NodeContext
+from treadle.journal import Journal, Lease, MemoryStore, Record, Snapshot, SQLiteStore, ThreadInfo, UpdateRecord
+
+Given: TypeAlias = "Callable[[Any], Any] | Callable[[Any, NodeContext], Any] | CompiledGraph | ReActAgent"
+INPUT_AND_NONE: Final[Sequence[dict[str, Any] | None]] = ({}, None)
+"""Begin, and then go on."""
 
 
 class Place(Protocol):
@@ -49,6 +55,10 @@ class Breaking:
         self._journal = journal
         self._left = appends
         self.appended: list[Record] = []
+        self.updated = asyncio.Event()
+        """A node's update was stored."""
+        self.collected = asyncio.Event()
+        """A note reached the run."""
 
     async def append(self, lease: Lease, expected: int, records: Sequence[Record]) -> None:
         if self._left is not None:
@@ -57,6 +67,8 @@ class Breaking:
             self._left -= 1
         await self._journal.append(lease, expected, records)
         self.appended += records
+        if any(isinstance(record, UpdateRecord) for record in records):
+            self.updated.set()
 
     async def acquire(self, thread: str, *, owner: str, wait: bool = False) -> Lease:
         return await self._journal.acquire(thread, owner=owner, wait=wait)
@@ -86,7 +98,10 @@ class Breaking:
         await self._journal.post(thread, mail)
 
     async def collect(self, lease: Lease) -> list[dict[str, Any]]:
-        return await self._journal.collect(lease)
+        notes = await self._journal.collect(lease)
+        if notes:
+            self.collected.set()
+        return notes
 
     def listen(self, lease: Lease, wake: Callable[[], None]) -> Callable[[], None]:
         return self._journal.listen(lease, wake)

@@ -38,7 +38,11 @@ def case(name: str, build: Callable[[], StateGraph], says: str, **options: Any) 
 
 
 CASES = [
-    case("unknown target", lambda: line("first").add_edge("first", "secnd"), "An edge names 'secnd', which is not a node."),
+    case(
+        "unknown target",
+        lambda: line("first").add_edge("first", "secnd"),
+        "An edge names 'secnd', which is not a node.",
+    ),
     case("a hint", lambda: line("first", "second").add_edge("first", "secnd"), "did you mean 'second'?"),
     case("unknown source", lambda: line("a").add_edge("b", "a"), "An edge names 'b'"),
     case("unknown path", lambda: line("a").add_conditional_edges("a", nothing, {1: "x"}), "An edge names 'x'"),
@@ -53,7 +57,14 @@ CASES = [
     ),
     case(
         "a loop without a way out",
-        lambda: line("a").add_node("b", nothing).add_node("c", nothing).add_edge("a", "b").add_edge("b", "c").add_edge("c", "b"),
+        lambda: (
+            line("a")
+            .add_node("b", nothing)
+            .add_node("c", nothing)
+            .add_edge("a", "b")
+            .add_edge("b", "c")
+            .add_edge("c", "b")
+        ),
         "Node 'b' is a dead end",
     ),
     case("duplicate", lambda: line("a").add_node("a", nothing), "There are two nodes named 'a'"),
@@ -62,11 +73,23 @@ CASES = [
     case("after the end", lambda: line("a").add_edge(END, "a"), "An edge leaves `END`"),
     case("back to the start", lambda: line("a").add_edge("a", START), "An edge leads to `START`"),
     case("waits for nothing", lambda: line("a").add_edge([], "a"), "An edge waits for nothing"),
-    case("waits for the start", lambda: line("a").add_edge([START, "a"], END), "An edge waits for nothing, for `START`"),
+    case(
+        "waits for the start", lambda: line("a").add_edge([START, "a"], END), "An edge waits for nothing, for `START`"
+    ),
     case("pause at no node", lambda: line("a"), "A pause names 'b', which is not a node.", pause_before=["b"]),
     case("pause at the end", lambda: line("a"), "A pause names '__end__'", pause_before=[END]),
-    case("pause after one name", lambda: line("first"), "A pause names 'frst', which is not a node; did you", pause_after="frst"),
-    case("pause at no edge", lambda: line("a", "b"), "the edge from 'b' to 'a', which is not", pause_before_edge=[("b", "a")]),
+    case(
+        "pause after one name",
+        lambda: line("first"),
+        "A pause names 'frst', which is not a node; did you",
+        pause_after="frst",
+    ),
+    case(
+        "pause at no edge",
+        lambda: line("a", "b"),
+        "the edge from 'b' to 'a', which is not",
+        pause_before_edge=[("b", "a")],
+    ),
 ]
 
 
@@ -90,7 +113,7 @@ def test_all_problems_are_listed_at_once() -> None:
 
 def test_a_node_must_be_something_that_runs() -> None:
     with pytest.raises(GraphDefinitionError, match="Node 'a' must be a function, a compiled graph or an agent, not 7"):
-        StateGraph().add_node("a", 7)
+        StateGraph().add_node("a", 7)  # type: ignore[arg-type]
 
 
 def test_a_node_is_tried_at_least_once() -> None:
@@ -139,7 +162,9 @@ def test_a_graph_is_drawn_as_mermaid() -> None:
     graph.add_edge(START, "plan").add_edge("plan", "search").add_edge("plan", "read")
     graph.add_edge(["search", "read"], 'wr"ite')
     graph.add_conditional_edges('wr"ite', choose).add_conditional_edges("write", nothing, {True: "plan", "no": END})
-    assert graph.compile().mermaid() == """\
+    assert (
+        graph.compile().mermaid()
+        == """\
 flowchart TD
     start([START])
     n0["plan"]
@@ -159,3 +184,4 @@ flowchart TD
     n2 --> |all| n3
     n4 -.-> |"command"|n0
 """
+    )

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from graph.support import Breaking, Counting, Crash, FilePlace, Place
+from graph.support import Breaking, Counting, Crash, FilePlace, Given, Place
 from treadle.errors import AgentBusyError, GraphError, InputError, NodeTimeoutError
 from treadle.graph import END, START, Command, CompiledGraph, NodeContext, Retry, StateGraph, append, pause
-from treadle.journal import Journal, SQLiteStore
+from treadle.journal import Journal, Lease, MemoryStore, Record, UpdateRecord
 
 
 class Log(TypedDict, total=False):
     log: Annotated[list[str], append]
 
 
-def one_node(node: Any, **options: Any) -> CompiledGraph:
+def one_node(node: Given, **options: Any) -> CompiledGraph:
     return StateGraph(Log).add_node("a", node, **options).add_edge(START, "a").add_edge("a", END).compile()
 
 
@@ -46,7 +47,7 @@ async def test_after_a_crash_anywhere_the_thread_goes_on_and_stored_nodes_do_not
         await diamond(counting, journal).invoke({}, thread="t")
     except Crash:
         crashed = True
-    stored = [record.node for record in journal.appended if record.kind == "update"]  # type: ignore[union-attr]
+    stored = {record.node for record in journal.appended if isinstance(record, UpdateRecord)}
     before = counting.runs.copy()
     fresh = diamond(counting, place())
     if crashed and journal.appended:
@@ -65,13 +66,12 @@ async def test_after_a_crash_anywhere_the_thread_goes_on_and_stored_nodes_do_not
 def test_the_crash_test_covers_the_whole_run() -> None:
     async def count() -> int:
         writes = 0
-        from treadle.journal import MemoryStore
 
         class Counted(Breaking):
-            async def append(self, *args: Any) -> None:
+            async def append(self, lease: Lease, expected: int, records: Sequence[Record]) -> None:
                 nonlocal writes
                 writes += 1
-                await super().append(*args)
+                await super().append(lease, expected, records)
 
         await diamond(Counting(), Counted(MemoryStore())).invoke({}, thread="t")
         return writes
@@ -220,7 +220,9 @@ async def test_an_error_handler_has_the_last_word(is_async: bool) -> None:
         return handle(state, error)
 
     graph = StateGraph(Log)
-    graph.add_node("a", fails, retry=Retry(attempts=2, delay=0), on_error=handle_async if is_async else handle, goto=["b"])
+    graph.add_node(
+        "a", fails, retry=Retry(attempts=2, delay=0), on_error=handle_async if is_async else handle, goto=["b"]
+    )
     graph.add_node("b", lambda state: {"log": ["b"]}).add_node("c", lambda state: {"log": ["c"]})
     graph.add_edge(START, "a").add_edge("a", "c").add_edge("b", END).add_edge("c", END)
     assert (await graph.compile().invoke({"log": ["x"]}))["log"] == ["x", "['x']: broken", "b"]
@@ -308,22 +310,21 @@ async def test_cancelled_siblings_that_had_finished_stay_done(place: Place) -> N
     async def quick(state: Log) -> Log:
         return counting.node("quick")(state)  # type: ignore[return-value]
 
-    def build() -> CompiledGraph:
+    def build(store: Journal) -> CompiledGraph:
         graph = StateGraph(Log).add_node("quick", quick).add_node("slow", slow)
         for name in ("quick", "slow"):
             graph.add_edge(START, name).add_edge(name, END)
-        return graph.compile(store=place())
+        return graph.compile(store=store)
 
-    graph = build()
-    task = asyncio.create_task(graph.invoke({}, thread="t"))
+    journal = Breaking(place())
+    task = asyncio.create_task(build(journal).invoke({}, thread="t"))
     await started.wait()
-    while (await graph.state("t")).next != ("slow",):
-        await asyncio.sleep(0)
+    await journal.updated.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     hang.set()
-    assert (await build().invoke(thread="t"))["log"] == ["quick", "slow"]
+    assert (await build(place()).invoke(thread="t"))["log"] == ["quick", "slow"]
     assert counting.runs["quick"] == 1
 
 
@@ -366,15 +367,12 @@ async def test_an_interrupt_stops_before_the_next_step_or_now(place: Place, now:
         graph = StateGraph(Log).add_node("a", node).add_node("b", counting.node("b")).add_edge(START, "a")
         return graph.add_edge("a", "b").add_edge("b", END).compile(store=store)
 
-    task = asyncio.create_task(build(place()).invoke({}, thread="t"))
+    journal = Breaking(place())
+    task = asyncio.create_task(build(journal).invoke({}, thread="t"))
     await inside.wait()
-    store = place()
-    await build(store).interrupt("t", now=now)
+    await build(place()).interrupt("t", now=now)
     if not now:
-        while not isinstance(store, Breaking) and await _has_mail(store):
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await journal.collected.wait()
         go.set()
     result = await task
     go.set()
@@ -382,16 +380,6 @@ async def test_an_interrupt_stops_before_the_next_step_or_now(place: Place, now:
     again = await build(place()).invoke(thread="t")
     assert (again.reason, again["log"]) == ("ended", ["a", "b"])
     assert counting.runs == {"a": 2 if now else 1, "b": 1}
-
-
-async def _has_mail(store: Journal) -> bool:
-    import sqlite3
-    from contextlib import closing
-
-    assert isinstance(store, SQLiteStore)
-    path = repr(store).removeprefix("SQLiteStore('").removesuffix("')")
-    with closing(sqlite3.connect(path)) as connection:
-        return bool(connection.execute("select count(*) from mail").fetchone()[0])
 
 
 async def test_an_interrupt_without_a_run_is_forgotten() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from graph.support import Counting, Place
+from graph.support import INPUT_AND_NONE, Counting, Place
 from treadle.errors import GraphError, StateError, StepLimitError
 from treadle.graph import END, START, Command, NodeContext, Send, StateGraph, append, merge
 
@@ -23,8 +24,8 @@ class Work(TypedDict, total=False):
     n: int
 
 
-def says(*names: str) -> Any:
-    return lambda state: {"log": list(names)}  # pyright: ignore[reportUnknownLambdaType]
+def says(*names: str) -> Callable[[Any], Any]:
+    return lambda state: {"log": list(names)}
 
 
 async def test_nodes_may_be_sync_async_objects_and_lambdas_that_return_coroutines() -> None:
@@ -36,7 +37,9 @@ async def test_nodes_may_be_sync_async_objects_and_lambdas_that_return_coroutine
             assert context.task.node == "object"
             return {"n": state.get("n", 0) * 10}
 
-    graph = StateGraph(Work).add_node(one).add_node("object", Object()).add_node("late", lambda state: one(state))  # pyright: ignore[reportUnknownArgumentType,reportUnknownLambdaType]
+    graph = (
+        StateGraph(Work).add_node(one).add_node("object", Object()).add_node("late", lambda state: one(Work(**state)))
+    )
     graph.add_edge(START, "one").add_edge("one", "object").add_edge("object", "late").add_edge("late", END)
     assert (await graph.compile().invoke({"n": 4}))["n"] == 51
 
@@ -122,7 +125,7 @@ async def test_a_join_that_can_never_fire_is_an_error_and_stays_one() -> None:
     graph.add_edge(START, "a").add_conditional_edges("a", lambda state: END, ["b", END])
     graph.add_edge(["a", "b"], "c").add_edge("c", END)
     compiled = graph.compile()
-    for input in ({}, None):
+    for input in INPUT_AND_NONE:
         with pytest.raises(GraphError, match=r"Node 'c' waits for \['b'\], which can no longer come"):
             await compiled.invoke(input, thread="t")
     assert (await compiled.state("t")).state == {"log": ["a"]}
@@ -244,10 +247,14 @@ async def test_conditional_edges_may_be_async_and_start_the_graph() -> None:
         async def __call__(self, state: Log) -> str:
             return await route(state)
 
-    for routes in (route, Object(), lambda state: route(state)):  # pyright: ignore[reportUnknownArgumentType,reportUnknownLambdaType,reportUnknownVariableType]
+    def late(state: Log) -> Any:
+        return route(state)
+
+    routes: Callable[[Any], Any]
+    for routes in (route, Object(), late):
         graph = StateGraph(Log).add_node("b", says("b"))
-        graph.add_conditional_edges(START, routes, ["b", END])  # pyright: ignore[reportUnknownArgumentType]
-        graph.add_conditional_edges("b", routes)  # pyright: ignore[reportUnknownArgumentType]
+        graph.add_conditional_edges(START, routes, ["b", END])
+        graph.add_conditional_edges("b", routes)
         assert (await graph.compile().invoke({"log": []}))["log"] == ["b", "b"]
 
 
@@ -292,13 +299,16 @@ async def test_an_edge_that_raises_keeps_the_update_and_is_asked_again(place: Pl
 
 @pytest.mark.parametrize("answer", [None, 7, ["b", None], {"b": 1}])
 async def test_an_edge_that_answers_nonsense_is_an_error(answer: Any) -> None:
-    graph = StateGraph(Log).add_node("a", says("a")).add_edge(START, "a").add_conditional_edges("a", lambda state: answer)
+    graph = (
+        StateGraph(Log).add_node("a", says("a")).add_edge(START, "a").add_conditional_edges("a", lambda state: answer)
+    )
     with pytest.raises(GraphError, match="Node 'a' leads to"):
         await graph.compile().invoke({})
 
 
 async def test_an_answer_that_is_not_among_the_paths_is_an_error() -> None:
-    for answer in ("c", ["b", "c"], [{}]):
+    answers: list[Any] = ["c", ["b", "c"], [{}]]
+    for answer in answers:
         graph = StateGraph(Log).add_node("a", says("a")).add_node("b", says("b"))
         graph.add_edge(START, "a").add_conditional_edges("a", lambda state: answer, ["b"]).add_edge("b", END)  # noqa: B023
         with pytest.raises(GraphError, match=r"The edge from 'a' answered .* it may answer \['b'\]"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -26,19 +27,19 @@ def line(counting: Counting, *names: str) -> StateGraph:
     return graph
 
 
-@pytest.mark.parametrize(
-    ("options", "stops"),
-    [
-        ({"pause_before": ["a"]}, [("before:a", [])]),
-        ({"pause_before": ["b"]}, [("before:b", ["a"])]),
-        ({"pause_after": ["a"]}, [("after:a", ["a"])]),
-        ({"pause_after": ["c"]}, [("after:c", ["a", "b", "c"])]),
-        ({"pause_before_edge": [("a", "b")]}, [("edge:a:b", ["a"])]),
-        ({"pause_before_edge": [(START, "a")]}, [("edge:__start__:a", [])]),
-        ({"pause_before_edge": [("c", END)]}, [("edge:c:__end__", ["a", "b", "c"])]),
-        ({"pause_before": "b", "pause_after": "b"}, [("before:b", ["a"]), ("after:b", ["a", "b"])]),
-    ],
-)
+STOPS: list[tuple[dict[str, Any], list[tuple[str, list[str]]]]] = [
+    ({"pause_before": ["a"]}, [("before:a", [])]),
+    ({"pause_before": ["b"]}, [("before:b", ["a"])]),
+    ({"pause_after": ["a"]}, [("after:a", ["a"])]),
+    ({"pause_after": ["c"]}, [("after:c", ["a", "b", "c"])]),
+    ({"pause_before_edge": [("a", "b")]}, [("edge:a:b", ["a"])]),
+    ({"pause_before_edge": [(START, "a")]}, [("edge:__start__:a", [])]),
+    ({"pause_before_edge": [("c", END)]}, [("edge:c:__end__", ["a", "b", "c"])]),
+    ({"pause_before": "b", "pause_after": "b"}, [("before:b", ["a"]), ("after:b", ["a", "b"])]),
+]
+
+
+@pytest.mark.parametrize(("options", "stops"), STOPS)
 async def test_breakpoints_stop_once_and_need_no_answer(
     place: Place, options: dict[str, Any], stops: list[tuple[str, list[str]]]
 ) -> None:
@@ -101,7 +102,9 @@ async def test_a_node_asks_and_gets_the_answer_in_another_process(place: Place, 
 
 
 async def test_going_on_without_an_answer_asks_again() -> None:
-    graph = StateGraph(Log).add_node("ask", lambda state: {"log": [pause()]}).add_edge(START, "ask").add_edge("ask", END)
+    graph = (
+        StateGraph(Log).add_node("ask", lambda state: {"log": [pause()]}).add_edge(START, "ask").add_edge("ask", END)
+    )
     compiled = graph.compile()
     first = await compiled.invoke({}, thread="t")
     assert wish_ids(await compiled.invoke(thread="t")) == wish_ids(await compiled.resume("t")) == wish_ids(first)
@@ -142,8 +145,8 @@ async def test_a_finished_sibling_of_a_paused_node_is_not_run_again(place: Place
 
 
 async def test_several_questions_can_be_answered_one_at_a_time(place: Place) -> None:
-    def ask(name: str) -> Any:
-        return lambda state: {"log": [f"{name}={pause(name)}"]}  # pyright: ignore[reportUnknownLambdaType]
+    def ask(name: str) -> Callable[[Any], Any]:
+        return lambda state: {"log": [f"{name}={pause(name)}"]}
 
     def build() -> CompiledGraph:
         graph = StateGraph(Log)

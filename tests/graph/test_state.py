@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_serializer
 
 from graph.support import Place
 from treadle.errors import StateError
@@ -54,12 +54,20 @@ class Model(BaseModel):
     word: Annotated[str, longest] = ""
 
 
-STRATEGIES = {
+def add(old: int | None, new: int) -> int:
+    return (old or 0) + new
+
+
+def longer(old: str | None, new: str) -> str:
+    return longest(old or "", new)
+
+
+STRATEGIES: dict[str, Any] = {
     "name": replace,
     "log": append,
     "facts": merge,
-    "total": lambda old, new: (old or 0) + new,  # pyright: ignore[reportUnknownLambdaType]
-    "word": lambda old, new: longest(old or "", new),  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
+    "total": add,
+    "word": longer,
 }
 
 
@@ -70,14 +78,20 @@ STRATEGIES = {
 )
 async def test_updates_fold_as_the_key_says(place: Place, state: Any, born: list[str], total: int) -> None:
     def node(given: Any) -> dict[str, Any]:
-        facts = given["facts"] if isinstance(given, dict) else given.facts
-        assert dict(facts) == {"a": 1, "b": 2}  # pyright: ignore[reportUnknownArgumentType]
+        facts: Any = given["facts"] if state in (Typed, STRATEGIES) else given.facts
+        assert dict(facts) == {"a": 1, "b": 2}
         return {"name": "new", "log": "two", "facts": {"a": None, "b": 3, "c": 4}, "total": 5, "word": "x"}
 
     graph = one_node(state, node, place())
     input = {"name": "old", "log": ["one"], "facts": {"a": 1, "b": 2}, "total": 2, "word": "long"}
     result = await graph.invoke(input, thread="t")
-    expected = {"name": "new", "log": [*born, "one", "two"], "facts": {"b": 3, "c": 4}, "total": total + 7, "word": "long"}
+    expected = {
+        "name": "new",
+        "log": [*born, "one", "two"],
+        "facts": {"b": 3, "c": 4},
+        "total": total + 7,
+        "word": "long",
+    }
     assert dict(result) == expected
     again = await one_node(state, node, place()).state("t")
     assert again.state == result.state
@@ -175,7 +189,8 @@ async def test_a_strategy_that_raises_fails_the_step_and_leaves_the_thread_as_it
     with pytest.raises(StateError, match="`sum` could not be updated: ValueError: unlucky"):
         await graph.invoke({"sum": 1}, thread="t")
     for found in (graph, build()):
-        assert (await found.state("t")).state == {"log": [], "sum": 1}
+        at = await found.state("t")
+        assert (at.state, at.next, at.reason) == ({"log": [], "sum": 1}, ("node",), "failed")
     with pytest.raises(StateError, match="unlucky"):
         await graph.invoke(thread="t")
     with pytest.raises(StateError, match="unlucky"):
@@ -245,7 +260,10 @@ async def test_rich_values_come_back_as_they_were(place: Place) -> None:
     assert fresh.state == result.state
 
 
-@pytest.mark.parametrize("update", [{"messages": "text"}, {"messages": [1]}, {"messages": None}, {"answer": "x"}, {"kind": "c"}, {"at": "now"}])
+@pytest.mark.parametrize(
+    "update",
+    [{"messages": "text"}, {"messages": [1]}, {"messages": None}, {"answer": "x"}, {"kind": "c"}, {"at": "now"}],
+)
 async def test_wrong_types_are_refused_before_they_are_stored(update: dict[str, Any]) -> None:
     with pytest.raises(StateError, match="cannot be stored"):
         await one_node(Rich, lambda state: update).invoke({})
@@ -309,10 +327,15 @@ async def test_nodes_that_change_what_they_were_given_do_not_change_the_state(pl
 async def test_growing_values_can_be_read_like_lists_and_dicts() -> None:
     def node(state: Any) -> None:
         grown, merged = state["grown"], state["merged"]
-        assert (len(grown), grown[-1], grown[1:], list(reversed(grown))) == (2, {"a": 2}, [{"a": 2}], [{"a": 2}, {"a": 1}])
+        assert (len(grown), grown[-1], grown[1:], list(reversed(grown))) == (
+            2,
+            {"a": 2},
+            [{"a": 2}],
+            [{"a": 2}, {"a": 1}],
+        )
         assert grown == [{"a": 1}, {"a": 2}]
         assert grown == ({"a": 1}, {"a": 2})
-        assert grown + [{}] == [{"a": 1}, {"a": 2}, {}]
+        assert grown.__add__([{}]) == [{"a": 1}, {"a": 2}, {}]
         assert {"a": 2} in grown
         assert repr(grown) == "[{'a': 1}, {'a': 2}]"
         assert merged == {"x": [1]}
@@ -336,3 +359,27 @@ async def test_a_state_that_does_not_fit_its_type_is_a_clear_error() -> None:
         await one_node(Needs, lambda state: None).invoke({})
     with pytest.raises(StateError, match="cannot be the state of a graph"):
         await one_node(None, lambda state: None).invoke(7)  # type: ignore[arg-type]
+
+
+class OneWay(BaseModel):
+    x: int
+
+    @field_serializer("x")
+    def write(self, x: int) -> str:
+        return "not a number"
+
+
+async def test_a_branch_whose_value_cannot_be_read_back_fails_alone(place: Place) -> None:
+    class State(TypedDict, total=False):
+        bad: Any
+        good: int
+
+    State.__annotations__["bad"] = OneWay
+    graph = StateGraph(State).add_node("bad", lambda state: {"bad": OneWay(x=1)})
+    graph.add_node("good", lambda state: {"good": 1})
+    for name in ("bad", "good"):
+        graph.add_edge(START, name).add_edge(name, END)
+    compiled = graph.compile(store=place())
+    with pytest.raises(StateError, match="stored value of `bad` does not fit its type"):
+        await compiled.invoke({}, thread="t")
+    assert (await compiled.state("t")).next == ("bad",)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from graph.support import Counting, Place, kinds, read_all
+from graph.support import Counting, Given, Place, kinds, read_all
 from treadle import ReActAgent
 from treadle.errors import InputError
 from treadle.event import CustomEvent, Event, NodeUpdatedEvent, ReasoningChunkEvent, RunEndedEvent, RunFailedEvent
@@ -23,7 +24,7 @@ class State(TypedDict, total=False):
     input: str
 
 
-def line(*nodes: Any, **options: Any) -> CompiledGraph:
+def line(*nodes: Given, **options: Any) -> CompiledGraph:
     names = [chr(ord("a") + i) for i in range(len(nodes))]
     graph = StateGraph(State)
     for name, node in zip(names, nodes, strict=True):
@@ -33,8 +34,8 @@ def line(*nodes: Any, **options: Any) -> CompiledGraph:
     return graph.compile(**options)
 
 
-def says(name: str) -> Any:
-    return lambda state: {"log": [name]}  # pyright: ignore[reportUnknownLambdaType]
+def says(name: str) -> Callable[[Any], Any]:
+    return lambda state: {"log": [name]}
 
 
 async def emits(state: State, context: NodeContext) -> State:
@@ -62,7 +63,15 @@ async def test_a_stream_shows_every_node_and_ends_with_the_result() -> None:
     graph = line(says("a"), emits)
     stream = graph.stream({}, thread="t")
     events = await read_all(stream)
-    assert kinds(events) == ["RunStarted", "NodeStarted", "NodeUpdated", "NodeStarted", "Custom", "NodeUpdated", "RunEnded"]
+    assert kinds(events) == [
+        "RunStarted",
+        "NodeStarted",
+        "NodeUpdated",
+        "NodeStarted",
+        "Custom",
+        "NodeUpdated",
+        "RunEnded",
+    ]
     update, custom, last = events[2], events[4], events[-1]
     assert isinstance(update, NodeUpdatedEvent)
     assert (update.node, update.task, update.values) == ("a", "a@1.0.0", {"log": ["a"]})
@@ -95,7 +104,7 @@ async def test_a_run_has_exactly_one_last_event(how: str) -> None:
     seen: list[Event] = []
     try:
         async for event in stream:
-            seen.append(event)
+            seen.append(event)  # noqa: PERF401
     except ValueError:
         assert how == "failed"
     assert [kind for kind in kinds(seen) if kind in TERMINAL] == [f"Run{how.capitalize()}"]
@@ -108,7 +117,7 @@ async def test_a_run_has_exactly_one_last_event(how: str) -> None:
 
 
 async def test_answers_can_be_streamed() -> None:
-    graph = line(lambda state: {"log": [pause("?")]})  # pyright: ignore[reportUnknownLambdaType]
+    graph = line(lambda state: {"log": [pause("?")]})
     events = await read_all(graph.stream({}, thread="t"))
     assert kinds(events)[-1] == "RunPaused"
     assert (await graph.stream(thread="t", answers="x").result())["log"] == ["x"]
@@ -225,7 +234,7 @@ async def test_a_run_that_waits_for_its_reader_can_be_cancelled_and_closed() -> 
 
 async def test_an_observer_never_slows_a_run_and_gets_joined_text() -> None:
     text = "word " * 400
-    agent = ReActAgent(name="writer", model=ScriptedModel([text], chunk_size=5))
+    agent = ReActAgent(name="writer", model=ScriptedModel([text], chunk_size=5), output_key="log")
     gate = Gate()
     gate.go.set()
     graph = line(gate, agent)

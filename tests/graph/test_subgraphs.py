@@ -8,13 +8,13 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from graph.support import Breaking, Counting, Crash, Place, kinds, read_all, wish_ids
+from graph.support import INPUT_AND_NONE, Breaking, Counting, Crash, Given, Place, kinds, read_all, wish_ids
 from treadle import Approve, ReActAgent, Reject, Toolkit
 from treadle.agent import Template
 from treadle.errors import GraphError, InputError, StateError, TemplateError
 from treadle.event import NodeUpdatedEvent, ReasoningChunkEvent, RunEndedEvent
 from treadle.graph import END, START, CompiledGraph, Send, StateGraph, append, merge, pause
-from treadle.journal import Journal, MemoryStore
+from treadle.journal import Journal, MemoryStore, UpdateRecord
 from treadle.message import Msg
 from treadle.testing import ScriptedModel, tool_call
 
@@ -35,7 +35,7 @@ class Inner(TypedDict, total=False):
     hidden: str
 
 
-def single(state: Any, name: str, node: Any, store: Journal | None = None, **options: Any) -> CompiledGraph:
+def single(state: Any, name: str, node: Given, store: Journal | None = None, **options: Any) -> CompiledGraph:
     graph = StateGraph(state).add_node(name, node).add_edge(START, name).add_edge(name, END)
     return graph.compile(name=name, store=store, **options)
 
@@ -54,7 +54,7 @@ async def test_parallel_subgraphs_do_not_undo_each_others_changes() -> None:
     graph = StateGraph(State)
     for name in "ab":
         update = {"facts": {name: 2}, "log": [name], "total": 1}
-        graph.add_node(name, single(Inner, "node", lambda state, update=update: update))  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
+        graph.add_node(name, single(Inner, "node", lambda state, update=update: update))
         graph.add_edge(START, name).add_edge(name, END)
     result = await graph.compile().invoke({"facts": {"a": 1, "b": 1}, "log": ["x"], "n": 7})
     assert result.state == {"facts": {"a": 2, "b": 2}, "log": ["x", "a", "b"], "total": 2, "n": 7}
@@ -62,7 +62,9 @@ async def test_parallel_subgraphs_do_not_undo_each_others_changes() -> None:
 
 async def test_a_subgraph_that_changes_nothing_writes_nothing() -> None:
     events = await read_all(
-        single(State, "sub", single(Inner, "node", lambda state: None)).stream({"log": ["x"], "facts": {"a": 1}, "n": 1})
+        single(State, "sub", single(Inner, "node", lambda state: None)).stream(
+            {"log": ["x"], "facts": {"a": 1}, "n": 1}
+        )
     )
     updates = [event for event in events if isinstance(event, NodeUpdatedEvent) and event.node == "sub"]
     assert [dict(event.values) for event in updates] == [{}]
@@ -76,7 +78,9 @@ class Defaults:
 
 async def test_defaults_of_a_subgraph_do_not_overwrite_the_state() -> None:
     inner = single(Defaults, "node", lambda state: {"log": [str(state.n)]})
-    result = await single(State, "sub", inner.as_node(input=lambda state: {"log": ["given"]})).invoke({"log": "x", "n": 1})
+    result = await single(State, "sub", inner.as_node(input=lambda state: {"log": ["given"]})).invoke(
+        {"log": "x", "n": 1}
+    )
     assert result.state == {"log": ["x", "7"], "facts": {}, "n": 1}
 
 
@@ -136,7 +140,7 @@ async def test_two_questions_inside_a_subgraph_are_answered_one_at_a_time(place:
     def build() -> CompiledGraph:
         inner = StateGraph(Inner)
         for name in ("x", "y"):
-            inner.add_node(name, lambda state, name=name: {"log": [f"{name}={pause(name)}"]})  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
+            inner.add_node(name, lambda state, name=name: {"log": [f"{name}={pause(name)}"]})
             inner.add_edge(START, name).add_edge(name, END)
         return single(State, "sub", inner.compile(), place())
 
@@ -174,12 +178,12 @@ async def test_a_subgraph_goes_on_after_a_crash_anywhere(place: Place, appends: 
     try:
         await build(journal).invoke({"log": "x"}, thread="t")
     except Crash:
-        stored = [record.node for record in journal.appended if record.kind == "update"]  # type: ignore[union-attr]
+        stored = {record.node for record in journal.appended if isinstance(record, UpdateRecord)}
         before = counting.runs.copy()
         result = await build(place()).invoke(None if journal.appended else {"log": "x"}, thread="t")
         assert result["log"] == ["x", "a", "b"]
         again = {node for node in "ab" if counting.runs[node] > before[node]}
-        assert again == {"a", "b"} - set(stored)
+        assert again == {"a", "b"} - stored
     else:
         assert appends == 5
 
@@ -198,7 +202,7 @@ async def test_a_failure_inside_is_a_failure_outside_until_it_is_repaired(place:
         inner.add_edge(START, "a").add_edge("a", "b").add_edge("b", END)
         return single(State, "sub", inner.compile(), place())
 
-    for input in ({}, None):
+    for input in INPUT_AND_NONE:
         with pytest.raises(ValueError, match="broken"):
             await build().invoke(input, thread="t")
     broken = False
@@ -213,7 +217,7 @@ async def test_a_subgraph_whose_join_cannot_fire_never_counts_as_done() -> None:
     inner.add_edge(START, "a").add_conditional_edges("a", lambda state: END, ["b", END])
     inner.add_edge(["a", "b"], "c").add_edge("c", END)
     graph = single(State, "sub", inner.compile())
-    for input in ({}, None):
+    for input in INPUT_AND_NONE:
         with pytest.raises(GraphError, match="can no longer come"):
             await graph.invoke(input, thread="t")
 

@@ -93,6 +93,19 @@ async def test_an_event_says_where_it_comes_from() -> None:
     assert {event.source for event in log.seen} == {Source(run=reply.run, thread="t", agent="Agent")}
 
 
+async def test_events_of_an_agent_inside_another_go_to_its_own_hooks_and_to_the_readers_of_both() -> None:
+    outer_log, inner_log = Log(), Log()
+    inner = agent_of(["Inner."], inner_log, toolkit=[])
+    task = tool_call("ask", id="c1", message="Do it.")
+    agent = agent_of([[task], "Outer."], outer_log, toolkit=[inner.as_tool(name="ask")])
+    events = [event async for event in agent.stream("Hello", thread="t")]
+    inside = [event for event in events if event.source.thread != "t"]
+    assert [id(event) for event in inside] == [id(event) for event in inner_log.seen]
+    assert {event.source.thread for event in inside} == {"t/c1"}
+    assert {event.source.parent for event in inside} == {events[0].source.run}
+    assert {event.source.thread for event in outer_log.seen} == {"t"}
+
+
 # Notifications
 
 
@@ -291,10 +304,15 @@ async def test_decisions_of_a_returned_event_count() -> None:
         other.update_state(tries=1)
         return other
 
-    log = Log(PostReasoningEvent, priority=200)
-    agent = agent_of(["Bad.", "Better."], returns, log)
+    seen: list[Any] = []
+
+    @post_reasoning
+    async def looks(event: PostReasoningEvent) -> None:
+        seen.append((event.goto, dict(event.state)))
+
+    agent = agent_of(["Bad.", "Better."], returns, looks)
     assert (await agent.call("Hello")).text == "Better."
-    assert [getattr(event, "state", None) for event in log.seen] == [{"tries": 1}, {"tries": 1}]
+    assert seen == [((), {"tries": 1}), (None, {"tries": 1})]
 
 
 async def test_a_returned_event_cannot_smuggle_in_what_is_not_changeable() -> None:

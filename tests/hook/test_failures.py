@@ -24,10 +24,11 @@ from treadle.event import (
     PreReasoningEvent,
     PreSummaryEvent,
     ReasoningChunkEvent,
+    RunEndedEvent,
     RunFailedEvent,
     SummaryChunkEvent,
 )
-from treadle.hook import CallModel, around_model, on, on_error, post_acting, post_call, pre_acting, pre_reasoning
+from treadle.hook import CallModel, around_model, on, on_error, post_acting, post_call, pre_reasoning
 from treadle.journal import Journal
 from treadle.model import ModelRequest, ModelResponse
 from treadle.testing import tool_call
@@ -241,22 +242,32 @@ async def test_a_hook_that_cancels_itself_has_failed(kind: type[Event]) -> None:
     await valid_history(agent)
 
 
-async def test_a_hook_is_cancelled_with_its_run() -> None:
+@pytest.mark.parametrize("calls", [ADD, ADD_TWICE], ids=["one call", "two calls"])
+@pytest.mark.parametrize("kind", [PreReasoningEvent, PreActingEvent, PostActingEvent])
+async def test_a_hook_is_cancelled_with_its_run(kind: type[Event], calls: Any) -> None:
     waiting, cancelled = asyncio.Event(), asyncio.Event()
 
-    @pre_acting
-    async def waits(event: PreActingEvent) -> None:
+    @on(kind)
+    async def waits(event: Event) -> None:
         waiting.set()
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
 
-    agent = agent_of([ADD_TWICE, "Done."], waits)
+    log = Log(ErrorEvent)
+    agent = agent_of([calls, "Done."], waits, log)
     running = asyncio.ensure_future(agent.call("Hello", thread=THREAD))
     await waiting.wait()
     agent.interrupt(thread=THREAD, when="now")
     assert (await running).reason == "interrupted"
     assert cancelled.is_set()
-    found = results(await valid_history(agent))
-    assert set(found.values()) == {"[ERROR] Not run: the run was interrupted."}
+    assert log.seen == []
+    assert (await lines(agent))[-1] == "ended interrupted"
+    await valid_history(agent)
+
+
+async def test_a_hook_that_raises_on_the_last_event_changes_nothing() -> None:
+    agent = agent_of(["Hi."], Raising(RunEndedEvent))
+    assert (await agent.call("Hello", thread=THREAD)).text == "Hi."
+    assert (await lines(agent))[-1] == "ended answered"

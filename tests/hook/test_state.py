@@ -12,8 +12,16 @@ import pytest
 from hook.support import ADD, ADD_TWICE, THREAD, add, agent_of, died_now, lines, valid_history
 from treadle import Approve, Hook, ReActAgent
 from treadle.errors import FormatError
-from treadle.event import Event, PostActingEvent, PostReasoningEvent, PreActingEvent, PreReasoningEvent
-from treadle.hook import on, post_acting, post_reasoning, pre_acting, pre_reasoning
+from treadle.event import (
+    Event,
+    PostActingEvent,
+    PostCallEvent,
+    PostReasoningEvent,
+    PreActingEvent,
+    PreCallEvent,
+    PreReasoningEvent,
+)
+from treadle.hook import on, post_acting, post_reasoning, pre_acting, pre_call, pre_reasoning
 from treadle.journal import Journal, Lease, Record, SettledRecord, SQLiteStore
 from treadle.testing import FaultyJournal, tool_call
 from treadle.tool import tool
@@ -183,6 +191,17 @@ async def test_state_is_written_with_the_record_it_belongs_to(store: Journal) ->
     assert stored[stored.index("settled c1") - 1] == "note {'state': {'after': True}}"
 
 
+async def test_state_of_a_call_that_does_not_run_is_stored_too(store: Journal) -> None:
+    @pre_acting
+    async def answers(event: PreActingEvent) -> None:
+        event.update_state(answered=event.call.id)
+        event.answer("Enough.")
+
+    agent = agent_of([ADD, "42"], answers, store=store)
+    await agent.call("Hello", thread=THREAD)
+    assert await state_of(agent) == {"answered": "c1"}
+
+
 class Settling(FaultyJournal):
     """A journal that says when a call's final result was written."""
 
@@ -234,3 +253,29 @@ async def test_state_is_kept_when_the_run_fails(store: Journal) -> None:
     with pytest.raises(Boom):
         await agent.call("Hello", thread=THREAD)
     assert await state_of(agent) == {"PostActingEvent": 1}
+
+
+async def test_a_thread_goes_on_in_a_process_with_other_hooks(store: Journal) -> None:
+    @on(PreCallEvent, PreReasoningEvent, PostReasoningEvent, PostCallEvent)
+    async def watches(event: Event) -> None: ...
+
+    @pre_acting
+    async def stops(event: PreActingEvent) -> None:
+        event.stop()
+
+    left: list[Any] = []
+
+    @pre_call
+    async def dies(event: PreCallEvent) -> None:
+        left.append(await died_now(first))
+
+    first = agent_of([ADD, "42"], watches, stops, dies, store=store)
+    assert (await first.call("Hello", thread=THREAD)).reason == "stopped"
+    bare = agent_of([ADD, "42"], store=store)
+    assert (await bare.resume(THREAD)).text == "42"
+    await valid_history(bare)
+
+    earlier = agent_of([ADD, "42"])
+    earlier.load_state(left[0], thread=THREAD)
+    assert (await earlier.resume(THREAD)).text == "42"
+    assert [msg.role for msg in await valid_history(earlier)] == ["user", "assistant", "tool", "assistant"]

@@ -6,13 +6,14 @@ import asyncio
 import concurrent.futures
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from treadle.agent._agent_tool import AgentTool
 from treadle.agent._decision import decision_in
-from treadle.agent._sync import background_loop
-from treadle.agent._texts import error_block
+from treadle.agent._history import as_result_block
+from treadle.agent._late import late_reporter, report_late
+from treadle.agent._texts import error_block, failed, json_problem
 from treadle.agent._turn import Turn, turn_of
 from treadle.errors import JournalError, ToolError, ToolInputError
 from treadle.event import ActingChunkEvent, PostActingEvent, PreActingEvent, Wish
@@ -22,11 +23,12 @@ from treadle.graph._state import CallState
 from treadle.hook import ToolCall
 from treadle.journal._record import FinishedRecord, InputRecord, SettledRecord, StartedRecord
 from treadle.message import Msg, OutputBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from treadle.message._codec import as_msgs, dumps, to_jsonable
+from treadle.message._codec import dumps
 from treadle.tool import Suspend, ToolContext, ToolResult
 
 if TYPE_CHECKING:
     from treadle.agent._react import ReActAgentBase
+
 
 class ToolsNode:
     """One task per open call, results in the order of the calls."""
@@ -237,9 +239,7 @@ class _Acting:
         """Hooks get the input as a copy: what the model said stays as it was said, whatever they do to it."""
         turn, said = self.turn, self.call.input
         given = copy.deepcopy(said) if turn.hooks.wanting(PreActingEvent) else said
-        event = await turn.fire(
-            PreActingEvent(source=turn.run.source, call=self.call, input=given, state=turn.notes)
-        )
+        event = await turn.fire(PreActingEvent(source=turn.run.source, call=self.call, input=given, state=turn.notes))
         if event.input is not given or (given is not said and given != said):
             self.input = json.loads(dumps(dict(event.input)))
         return event
@@ -274,7 +274,7 @@ class _Acting:
         if turn.output is not None and call.name == turn.output.name:
             return self._finish_call()
         if call.raw is not None and self.input is call.input:
-            return error_block(call, f"The arguments are not a JSON object: {_json_problem(call.raw)}")
+            return error_block(call, f"The arguments are not a JSON object: {json_problem(call.raw)}")
         if self.tool is None:
             known = ", ".join(f"`{name}`" for name in turn.tool_names) or "none"
             return error_block(call, f"There is no tool `{call.name}`. Available: {known}.")
@@ -293,7 +293,7 @@ class _Acting:
         if self.batch.answer() is not None:
             return error_block(self.call, "The answer was given already.")
         problem = (
-            f"The arguments are not a JSON object: {_json_problem(self.call.raw)}"
+            f"The arguments are not a JSON object: {json_problem(self.call.raw)}"
             if self.call.raw is not None
             else output.problem(self.input)
         )
@@ -338,7 +338,8 @@ class _Acting:
             result = failed(self.call.name, error)
         except Exception as error:
             if isinstance(error, JournalError) and isinstance(self.tool, AgentTool):
-                raise  # the sub-agent could not record its work, so it has no outcome yet
+                run.lose(error)  # the sub-agent could not record its work, so it has no outcome yet
+                raise
             result = failed(self.call.name, error, running=self.call.id in self.turn.abandoned)
         if run.given_up:
             await report_late(self.turn, self.call, result)
@@ -429,63 +430,9 @@ class _Acting:
         for wish in self.turn.state.wishes:
             if wish["id"] == self.call.id and wish["kind"] == kind:
                 decision, _ = decision_in(self.turn.state.answers.get(self.call.id))
-                return None if decision == "retry" else Wish(**{**wish, "path": tuple(wish.get("path", ()))})
+                fields: dict[str, Any] = {**wish, "path": tuple(wish.get("path", ()))}
+                return None if decision == "retry" else Wish(**fields)
         return None
-
-
-def failed(name: str, error: BaseException, *, running: bool = False) -> ToolResult:
-    """What the model is told about a tool that raised, or that was left `running` because it could not be stopped."""
-    text = str(error) or type(error).__name__
-    kind = (
-        "" if type(error).__name__ in text or type(error).__name__.startswith("Tool") else f"{type(error).__name__}: "
-    )
-    if running:
-        text += " It could not be stopped and may still be running, so its outcome is unknown."
-    return ToolResult(output=f"[ERROR] `{name}` failed: {kind}{text}", status="unknown" if running else "error")
-
-
-def as_result_block(result: Any) -> ToolResultBlock:
-    """A result as a block, whether it comes from this process or from the disk."""
-    if isinstance(result, ToolResultBlock):
-        return result
-    return as_msgs([{"role": "tool", "content": [result]}])[0].tool_results[0]
-
-
-def late_reporter(turn: Turn, call: ToolCall) -> Callable[[concurrent.futures.Future[Any]], None]:
-    """What to do when a tool that was given up comes to an end: leave a note for whoever drives the thread."""
-
-    def report(future: concurrent.futures.Future[Any]) -> None:
-        if not future.cancelled():
-            asyncio.run_coroutine_threadsafe(_report(turn, call, future), background_loop())
-
-    return report
-
-
-async def _report(turn: Turn, call: ToolCall, future: concurrent.futures.Future[Any]) -> None:
-    """A late result passes `around_tool` too, because what that removes must not be stored this way either."""
-
-    async def came(_: ToolCall) -> ToolResult:
-        return future.result()
-
-    try:
-        result = await turn.hooks.wrap_tool(came)(call)
-    except Exception as error:
-        result = failed(call.call.name, error)
-    await report_late(turn, call.call, result)
-
-
-async def report_late(turn: Turn, call: ToolUseBlock, result: ToolResult) -> None:
-    """Leave a note about what a call that was given up came to."""
-    block = ToolResultBlock(id=call.id, name=call.name, output=result.output, status=result.status)
-    await turn.run.journal.post(turn.run.name, {"kind": "late", "call": call.id, "result": to_jsonable(block)})
-
-
-def _json_problem(raw: str) -> str:
-    try:
-        json.loads(raw)
-    except ValueError as error:
-        return f"{error}. The text was: {raw[:500]}"
-    return f"it is another kind of JSON. The text was: {raw[:500]}"
 
 
 async def _all_done(tasks: Sequence[asyncio.Future[None]]) -> None:

@@ -36,7 +36,11 @@ class AgentTool(Tool):
         parent = cast("Run", ctx.host)
         messages = [Msg.user(str(arguments["message"]), name=ctx.agent or "user")]
         reply = await self.agent.run_child(parent, ctx.call_id, self.name, messages, ctx.context)
-        return ToolResult(output=reply.text, metadata={"reason": reply.reason, "thread": reply.thread})
+        metadata = {"reason": reply.reason, "thread": reply.thread}
+        if reply.reason == "interrupted":
+            text = f"[ERROR] `{self.name}` was interrupted before it was done. Its last words: {reply.text or '(none)'}"
+            return ToolResult(output=text, status="interrupted", metadata=metadata)
+        return ToolResult(output=reply.text, metadata=metadata)
 
 
 def _identifier(name: str) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TextIO
 
 from treadle._ids import new_id
+from treadle.agent._interrupt import Interruption
+from treadle.errors import FormatError
 from treadle.event import PostPrintEvent, PrePrintEvent, Source
 from treadle.hook import Hook, HookSet
 from treadle.hook._hook import check_hooks, remove_hooks
 from treadle.message import Msg, TextBlock, ToolResultBlock, ToolUseBlock
-
 
 _NO_HOOKS = HookSet()
 
@@ -43,11 +44,24 @@ class AgentBase(ABC):
     async def observe(self, msg: Msg | list[Msg]) -> None:
         """Take note of messages without answering."""
 
+    def interrupt(self, message: str | Msg | None = None) -> Interruption:
+        """Stop what the agent is doing; does nothing where there is nothing to stop. May be awaited."""
+        return Interruption()
+
+    def save_state(self) -> dict[str, Any]:
+        """What the agent remembers, as JSON; nothing, for an agent that remembers nothing."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Remember what `save_state` returned; an agent that remembers nothing was saved as nothing."""
+        if state:
+            raise FormatError(f"{self!r} remembers nothing, so this is not what its `save_state` returned.")
+
     # Hooks.
 
     @classmethod
     def add_class_hook(cls, hook: Hook) -> None:
-        """Add a hook to every agent of this class and its subclasses; agents that are running get it at their next run."""
+        """Add a hook to every agent of this class and its subclasses, from their next run on."""
         cls._class_hooks = (*cls.__dict__.get("_class_hooks", ()), *check_hooks([hook]))
         AgentBase._class_level += 1
 

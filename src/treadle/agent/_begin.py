@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from treadle.agent._acting import as_result_block
 from treadle.agent._decision import to_answers
-from treadle.agent._history import History
+from treadle.agent._history import History, as_result_block
 from treadle.agent._output import OutputSpec
 from treadle.agent._texts import late_note, settle
 from treadle.agent._turn import AgentRequest, Turn
@@ -31,12 +30,20 @@ def begin(turn: Turn, request: AgentRequest) -> Sequence[Record] | None:
         if state.phase == "ended" and not state.frontier:
             return _once_more(turn, request) if state.reason == "failed" else None
         return _resume(turn, request)
+    if request.resume and request.decisions is None and _is_answered(state):
+        turn.output = _output_of(turn, request)
+        return None
     if request.decisions is not None or request.messages is None:
         return _resume(turn, request)
     results = _for_open_calls(turn, request.messages)
     if results:
         return _with_results(turn, request, request.messages, results)
     return [_new_turn(turn, request, request.messages)]
+
+
+def _is_answered(state: ThreadState) -> bool:
+    """Whether the thread's last turn came to its own end, and was not interrupted or broken off."""
+    return state.phase == "ended" and not state.frontier and state.reason not in ("interrupted", "failed")
 
 
 def _for_open_calls(turn: Turn, messages: Sequence[Msg]) -> list[ToolResultBlock]:
@@ -56,7 +63,9 @@ def _resume(turn: Turn, request: AgentRequest) -> Sequence[Record]:
         return [ResumedRecord(run=run.id, answers=match_answers(state.wishes, request.answers, partial=True))]
     if request.decisions:
         answers = to_answers(request.decisions, state.wishes, _open_calls(turn))
-        return [ResumedRecord(run=run.id, answers={**match_answers(state.wishes, None), **answers})]
+        resumed = ResumedRecord(run=run.id, answers={**match_answers(state.wishes, None), **answers})
+        # Without a frontier the calls came by `observe`, to a thread that was at rest.
+        return [resumed] if state.frontier else [_input(turn, request, _late(state), ["tools"]), resumed]
     if request.decisions is not None:
         raise InputError("`decisions` is empty; give one for each call, or leave it out to go on.")
     if state.frontier:
@@ -166,6 +175,7 @@ def _input(
     waits = next == ["before_agent"]
     values: dict[str, Any] = {"messages": [*settled, *(() if waits else messages)], "usage": None, "reminders": None}
     values["began"] = now()
+    turn.since = len(turn.history.messages) + len(values["messages"])
     if not values["messages"]:
         del values["messages"]
     state = turn.state.values

@@ -8,6 +8,7 @@ from typing import Any, Final, overload
 
 from treadle.graph._strategy import Items
 from treadle.message import Msg, ToolResultBlock, ToolUseBlock
+from treadle.message._codec import as_msgs
 
 
 class History:
@@ -57,9 +58,10 @@ class History:
         whole = len(fitting) == len(msg.content)
         self.messages.append(msg if whole else dataclasses.replace(msg, content=tuple(fitting)))
 
-    def last_answer(self) -> Msg | None:
-        """The newest assistant message after the newest user message."""
-        for msg in reversed(self.messages):
+    def last_answer(self, since: int = 0) -> Msg | None:
+        """The newest assistant message after the newest user message, and not among the first `since` messages."""
+        for place in range(len(self.messages) - 1, since - 1, -1):
+            msg = self.messages[place]
             if msg.role == "assistant":
                 return msg
             if msg.role == "user":
@@ -134,7 +136,14 @@ class Conversation(Sequence[Msg]):
 
 
 def result_msg(result: Any, at: float) -> Any:
-    """The message for a call's stored result; its id and time follow from the record, so that folding gives it again."""
+    """The message for a call's stored result; its id and time follow from the record, so folding gives it again."""
     if isinstance(result, ToolResultBlock):
         return Msg(role="tool", name="tool", content=(result,), id=f"{result.id}-result", timestamp=at)
     return {"role": "tool", "name": "tool", "content": [result], "id": f"{result['id']}-result", "timestamp": at}
+
+
+def as_result_block(result: Any) -> ToolResultBlock:
+    """A result as a block, whether it comes from this process or from the disk."""
+    if isinstance(result, ToolResultBlock):
+        return result
+    return as_msgs([{"role": "tool", "content": [result]}])[0].tool_results[0]

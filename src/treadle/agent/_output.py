@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from treadle.errors import InputError, ToolDefinitionError
+from treadle.message import Msg, TextBlock, ToolUseBlock
 from treadle.model import ToolSpec
 from treadle.tool._adapter import portable
 from treadle.tool._jsonschema import SchemaValidator
@@ -63,6 +65,14 @@ class OutputSpec:
         """The finish tool, as the model sees it."""
         text = "Give the final answer. Call this once, when you have everything you need."
         return ToolSpec(name=self.name, description=text, parameters=self.schema)
+
+    def in_words(self, message: Msg) -> Msg:
+        """A message as people read it: a finish call is the text that it gives."""
+        content = tuple(
+            TextBlock(text=shown(block.input)) if isinstance(block, ToolUseBlock) and block.name == self.name else block
+            for block in message.content
+        )
+        return dataclasses.replace(message, content=content)
 
     def problem(self, data: Mapping[str, Any]) -> str | None:
         """What is wrong with an answer, in words for the model; None if nothing is."""

@@ -1,7 +1,7 @@
 """The ReAct loop as a graph: `before_agent -> model -> (tools -> model)* -> end`, `summarize` at the limit.
 
-Hooks of the model are phases of the `model` node and not nodes of their own, because what they change before the call is
-never stored and what they change after it must be changed before it is stored (docs/adr/0002).
+Hooks of the model are phases of the `model` node and not nodes of their own, because what they change before the call
+is never stored and what they change after it must be changed before it is stored (docs/adr/0002).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from treadle.agent._acting import ToolsNode
 from treadle.agent._begin import first_node
@@ -51,7 +51,7 @@ class _UsageKey(Key):
         return value
 
     def load(self, value: Any) -> Any:
-        return Usage(**value) if isinstance(value, dict) else value
+        return Usage(**cast("dict[str, Any]", value)) if isinstance(value, dict) else value
 
 
 class _JsonKey(Key):

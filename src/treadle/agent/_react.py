@@ -9,16 +9,16 @@ from typing import Any, Literal, TextIO, TypeAlias, TypeVar, cast, overload
 
 from treadle.agent._base import AgentBase, private_thread
 from treadle.agent._begin import begin
+from treadle.agent._end import closing_record, reply_of
 from treadle.agent._input import Input, to_messages
 from treadle.agent._interrupt import Interruption, interrupt_thread
-from treadle.agent._output import OutputSpec, shown
 from treadle.agent._plan import GOTOS, react_plan
-from treadle.agent._reply import Limits, Reason, Reply, make_reply
+from treadle.agent._reply import Limits, Reply
 from treadle.agent._saved import load_records, save_records
 from treadle.agent._summary import summarize
 from treadle.agent._sync import run_sync
 from treadle.agent._template import Template
-from treadle.agent._texts import settle
+from treadle.agent._tool_view import ToolView
 from treadle.agent._turn import AgentRequest, Turn, turn_of
 from treadle.errors import InputError
 from treadle.event import ErrorEvent, Event, PostCallEvent, PreCallEvent, ReasoningChunkEvent, RunFailedEvent
@@ -32,25 +32,12 @@ from treadle.graph._thread import OpenThread, load_state
 from treadle.hook import Hook, HookSet, ToolCall
 from treadle.journal import Journal, open_store
 from treadle.journal._record import EndedRecord, InputRecord, Record
-from treadle.message import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock
-from treadle.model import ChatModel, ModelRequest, ModelResponse, ToolSpec, Usage
+from treadle.message import Msg, ToolResultBlock
+from treadle.model import ChatModel, ModelRequest, ModelResponse, Usage
 from treadle.tool import Context, Tool, Toolkit, ToolResult
 
 T = TypeVar("T")
 OnBusy: TypeAlias = Literal["error", "wait"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ToolView:
-    """The tools of a run: the toolkit's and the hooks'."""
-
-    toolkit: Toolkit
-    extra: Mapping[str, Tool]
-    specs: tuple[ToolSpec, ...]
-
-    def get(self, name: str) -> Tool | None:
-        """A tool by name; a hook's tool comes first."""
-        return self.extra.get(name) or self.toolkit.get(name)
 
 
 class ReActAgentBase(AgentBase):
@@ -217,7 +204,7 @@ class ReActAgentBase(AgentBase):
         on_busy: OnBusy = "error",
         detach: bool = False,
     ) -> EventStream[Reply[Any]]:
-        """The same run as `call`, event by event; its last event says how it ended. `await stream.result()` is the reply."""
+        """The same run as `call`, event by event; the last event has the reply, and so has `await stream.result()`."""
         request = self._request(input, decisions, output, limits, variables)
         wait = on_busy == "wait"
 
@@ -226,9 +213,26 @@ class ReActAgentBase(AgentBase):
 
         return EventStream(start, result_of, detach=detach)
 
-    async def resume(self, thread: str, decisions: Mapping[str, Any] | None = None, **options: Any) -> Reply[Any]:
-        """Go on with a thread that paused or was cut short; `decisions` maps call ids to `Approve()`, `Edit(...)`, ..."""
-        return await self.call(None, thread=thread, decisions=decisions, **options)
+    async def resume(
+        self,
+        thread: str,
+        decisions: Mapping[str, Any] | None = None,
+        *,
+        output: Any = None,
+        context: Context | None = None,
+        variables: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        on_busy: OnBusy = "error",
+    ) -> Reply[Any]:
+        """Go on with a thread that paused or was cut short by a crash, an interrupt or an error.
+
+        `decisions` maps the ids of waiting calls to `Approve()`, `Edit(...)`, `Reject(...)`, `Result(...)` or `Retry()`.
+        A thread whose turn came to its end is left as it is, and its reply returned again: resuming twice does no harm.
+        """
+        request = self._request(None, decisions, output, limits, variables)
+        request = dataclasses.replace(request, resume=True)
+        run = self._run(request, thread, context=context, variables=variables, wait=on_busy == "wait")
+        return result_of(await run.start().wait())
 
     def call_sync(self, input: Input = None, **options: Any) -> Reply[Any]:
         """`call` for code without async; works inside a running event loop too."""
@@ -345,29 +349,19 @@ class ReActAgentBase(AgentBase):
             event = PreCallEvent(source=run.source, messages=request.messages)
             event.seal()
             await run.forward(event)
-        return begin(turn, request)
+        records = begin(turn, request)
+        turn.over = records is None
+        return records
 
     def close_run(self, run: Run, reason: str, error: BaseException | None) -> EndedRecord:
         """End a run that was interrupted or failed, with a result for every open call."""
-        turn = turn_of(run)
-        why = "the run was interrupted." if reason == "interrupted" else "the run failed before it."
-        given_up = run.state.calls if run.given_up else turn.abandoned
-        results = settle(turn.history.pending.values(), run.state.calls, why, cancelled=True, abandoned=given_up)
-        values = dict(run.salvaged or {})
-        messages: list[Any] = [*(_result_message(result) for result in results), *values.get("messages", ())]
-        wish = (run.interruption or {}).get("message")
-        if reason == "interrupted" and wish is not None:
-            messages.append(wish)
-        if messages:
-            values["messages"] = messages
-        text = None if error is None else f"{type(error).__name__}: {error}"
-        return EndedRecord(reason=reason, values=values or None, error=text)
+        return closing_record(turn_of(run), reason, error)
 
     async def finish_run(self, run: Run, reason: str) -> Reply[Any]:
         """Make the reply, and let hooks change it."""
         turn = turn_of(run)
-        reply = self._reply(turn, reason)
-        if reason != "paused" and turn.watched(PostCallEvent):
+        reply = reply_of(turn, reason)
+        if reason != "paused" and not turn.over and turn.watched(PostCallEvent):
             try:
                 event = await turn.fire(PostCallEvent(source=run.source, reply=reply))
             except Exception as error:
@@ -377,51 +371,20 @@ class ReActAgentBase(AgentBase):
             reply = cast("Reply[Any]", event.reply)
         return reply
 
-    def _reply(self, turn: Turn, reason: str) -> Reply[Any]:
-        run, state = turn.run, turn.state
-        if run.pause is not None and all(wish.kind == "breakpoint" for wish in run.pause.wishes):
-            reason = "stopped"
-        answer = state.values.get("answer") if reason == "finished" else None
-        output: Any = None
-        said = turn.history.last_answer() or Msg(role="assistant", name=self.name, content=())
-        if isinstance(answer, Mapping):
-            answer = cast("Mapping[str, Any]", answer)
-            spec = turn.output or OutputSpec.stored(state.values["output"])
-            output = spec.parse(answer)
-            said = dataclasses.replace(said, content=(TextBlock(text=shown(answer)),))
-        usage: Usage = state.values.get("usage") or Usage()
-        return make_reply(
-            said,
-            reason=cast("Reason", reason),
-            usage=usage,
-            output=output,
-            pause=run.pause,
-            thread=run.name,
-            run=run.id,
-        )
-
     # Small parts.
 
     def tool_view(self, hooks: HookSet) -> ToolView:
         """The toolkit and what hooks add to it, kept until one of them changes."""
         specs = self.toolkit.specs()
         if self._tool_view is None or self._tool_view[0] is not specs or self._tool_view[1] is not hooks:
-            found = [tool for hook in hooks.hooks for tool in hook.tools()]
-            extra = {tool.name: tool for tool in Toolkit(found)} if found else {}
-            own = [spec for spec in specs if spec.name not in extra] if extra else specs
-            view = ToolView(self.toolkit, extra, (*own, *(tool.spec for tool in extra.values())) if extra else specs)
+            view = ToolView.of(self.toolkit, hooks)
             self._tool_view = (specs, hooks, view)
         return self._tool_view[2]
 
     async def show(self, turn: Turn, message: Msg) -> None:
         """Print what the model said; a finish call is shown as the text that it is."""
-        if self.console is None:
-            return
-        if turn.output is not None:
-            name = turn.output.name
-            content = tuple(_finish_as_text(block, name) for block in message.content)
-            message = dataclasses.replace(message, content=content)
-        await self.print(message)
+        if self.console is not None:
+            await self.print(message if turn.output is None else turn.output.in_words(message))
 
     async def show_result(self, turn: Turn, result: ToolResultBlock) -> None:
         """Print a result; a finish call is shown only when it failed."""
@@ -452,7 +415,7 @@ class ReActAgentBase(AgentBase):
 
 
 class ReActAgent(ReActAgentBase):
-    """The agent: a model, tools, and a loop that can be killed, cancelled, interrupted, paused and resumed at any moment.
+    """The agent: a model, tools, and a loop that can be killed, cancelled, interrupted, paused and resumed at any time.
 
     Example:
         >>> from treadle import ReActAgent
@@ -484,9 +447,10 @@ def result_of(last: Terminal) -> Reply[Any]:
 
 def resolve_model(model: ChatModel | str) -> ChatModel:
     """Take a model as it is; names come with the providers."""
-    if isinstance(model, ChatModel):
-        return model
-    if isinstance(model, str):
+    given: Any = model
+    if isinstance(given, ChatModel):
+        return given
+    if isinstance(given, str):
         raise InputError(
             f"`model={model!r}`: this version has no providers yet; pass a `ChatModel`, "
             "such as `treadle.testing.ScriptedModel`."
@@ -499,15 +463,3 @@ def _watcher(hooks: HookSet) -> Callable[[Event], Any]:
         await hooks.fire(event)
 
     return watch
-
-
-def _result_message(result: Any) -> Any:
-    from treadle.agent._acting import as_result_block
-
-    return Msg.tool(as_result_block(result))
-
-
-def _finish_as_text(block: Block, name: str) -> Block:
-    if isinstance(block, ToolUseBlock) and block.name == name:
-        return TextBlock(text=shown(block.input))
-    return block

@@ -262,8 +262,9 @@ def _ids_given(turn: Turn, content: tuple[Block, ...]) -> tuple[Block, ...]:
     for block in content:
         if isinstance(block, ToolUseBlock):
             if not block.id or block.id in used or turn.history.has_seen(block.id):
-                block = dataclasses.replace(block, id=new_id("call"))
+                out.append(dataclasses.replace(block, id=new_id("call")))
                 changed = True
+                continue
             used.add(block.id)
         out.append(block)
     return tuple(out) if changed else content

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from treadle.errors import InputError
 from treadle.event import Pause
 from treadle.message import Msg
 from treadle.model import Usage
@@ -66,3 +67,10 @@ class Limits:
     tokens: int | None = None
     usd: float | None = None
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.iterations is not None and self.iterations < 1:
+            raise InputError(f"`Limits.iterations` must be at least 1, not {self.iterations!r}.")
+        for name in ("tokens", "usd", "seconds"):
+            if (value := getattr(self, name)) is not None and value < 0:
+                raise InputError(f"`Limits.{name}` must not be negative, and is {value!r}.")

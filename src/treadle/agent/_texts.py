@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from treadle.graph._state import CallState
 from treadle.message import Msg, Status, ToolResultBlock, ToolUseBlock
+from treadle.tool import ToolResult
 
 EMPTY_HINT = "Your last answer was empty. Answer the user, or call a tool."
 SUMMARY_HINT = (
@@ -72,3 +74,23 @@ def late_note(call: str, name: str, text: str) -> Msg:
         f"[NOTE] The earlier call of `{name}` ({call}), whose outcome was unknown, has finished after all: {text}",
         name="system",
     )
+
+
+def failed(name: str, error: BaseException, *, running: bool = False) -> ToolResult:
+    """What the model is told about a tool that raised, or that was left `running` because it could not be stopped."""
+    text = str(error) or type(error).__name__
+    kind = (
+        "" if type(error).__name__ in text or type(error).__name__.startswith("Tool") else f"{type(error).__name__}: "
+    )
+    if running:
+        text += " It could not be stopped and may still be running, so its outcome is unknown."
+    return ToolResult(output=f"[ERROR] `{name}` failed: {kind}{text}", status="unknown" if running else "error")
+
+
+def json_problem(raw: str) -> str:
+    """Why arguments are not a JSON object."""
+    try:
+        json.loads(raw)
+    except ValueError as error:
+        return f"{error}. The text was: {raw[:500]}"
+    return f"it is another kind of JSON. The text was: {raw[:500]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -20,6 +19,7 @@ from treadle.graph._state import ThreadState
 from treadle.hook import CallModel
 from treadle.message import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from treadle.message._codec import dumps
+from treadle.message._msg import now
 from treadle.model import Delta, ModelRequest, ModelResponse, TextDelta, ThinkingDelta, ToolCallDelta, ToolSpec, Usage
 from treadle.tool import Tool
 
@@ -42,6 +42,8 @@ class AgentRequest:
     output: Any = None
     limits: Limits | None = None
     child: bool = False
+    resume: bool = False
+    """Whether a turn that ended with an answer is left as it is: its reply is wanted, and nothing more."""
 
 
 class Turn:
@@ -56,7 +58,11 @@ class Turn:
         self.model = agent.model
         self.limits = request.limits or _stored_limits(run.state) or agent.limits
         self.output: OutputSpec | None = None
+        self.over = False
+        """Whether the turn had ended before this run, so that only its reply is wanted."""
         self.abandoned: set[str] = set()
+        self.since = 0
+        """How many messages were there before the turn, its input included, where the run began it."""
         self.asked_again = 0
         """How many answers the node that is under way has thrown away."""
         self.deltas: list[Delta] = []
@@ -128,7 +134,7 @@ class Turn:
         return (
             (limits.tokens is not None and used.total_tokens >= limits.tokens)
             or (limits.usd is not None and (used.cost or 0.0) >= limits.usd)
-            or (limits.seconds is not None and time.time() - began >= limits.seconds)
+            or (limits.seconds is not None and now() - began >= limits.seconds)
         )
 
     # Asking the model.

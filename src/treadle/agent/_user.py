@@ -35,7 +35,7 @@ class UserAgent(AgentBase):
 
         Args:
             name: The person's name in messages.
-            source: A function (sync or async) that returns the next input, or an async iterator; the terminal otherwise.
+            source: A function (sync or async) that returns the next input, or an async iterator; else the terminal.
             prompt: What the terminal shows.
             hooks: Hooks of this agent.
             console: Where observed messages are printed.
@@ -55,18 +55,18 @@ class UserAgent(AgentBase):
         given = await self._next()
         return given if isinstance(given, Msg) else Msg.user(given, name=self.name)
 
-    async def observe(self, msg: Msg | list[Msg]) -> None:
+    async def observe(self, msg: str | Msg | list[Msg]) -> None:
         """Show messages."""
         for item in msg if isinstance(msg, list) else [msg]:
-            await self.print(item)
+            await self.print(Msg.user(item) if isinstance(item, str) else item)
 
     async def _next(self) -> str | Msg:
-        if self._source is None:
-            return await asyncio.to_thread(input, self._prompt)
-        if hasattr(self._source, "__anext__"):
-            try:
+        try:
+            if self._source is None:
+                return await asyncio.to_thread(input, self._prompt)
+            if hasattr(self._source, "__anext__"):
                 return await anext(cast("AsyncIterator[str | Msg]", self._source))
-            except StopAsyncIteration:
-                raise InputError(f"The source of {self.name!r} has no more input.") from None
+        except (StopAsyncIteration, EOFError):
+            raise InputError(f"The source of {self.name!r} has no more input.") from None
         given = cast("Callable[[], Any]", self._source)()
         return await given if inspect.isawaitable(given) else given

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 
 from treadle.errors import GraphDefinitionError
 from treadle.graph._control import END, START
-from treadle.graph._node import Node, NodeContext, Retry, make_node
+from treadle.graph._node import Node, NodeContext, NodeGiven, Retry, make_node
 from treadle.graph._plan import Join, Plan, Route
 from treadle.graph._schema import schema_of
 
@@ -56,12 +56,12 @@ class StateGraph:
 
     def add_node(
         self,
-        name: Any,
-        node: Any = None,
+        name: str | NodeGiven,
+        node: NodeGiven | None = None,
         *,
         retry: Retry | None = None,
         timeout: float | None = None,
-        on_error: Callable[..., Any] | None = None,
+        on_error: Callable[[Any, Exception], Any] | None = None,
         goto: Iterable[str] = (),
     ) -> StateGraph:
         """Add a node: a sync or async function, a compiled graph, or an agent.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
@@ -124,9 +124,13 @@ class Node(Protocol):
 class NodeLike(Protocol):
     """An object that knows how to be a node, such as an agent or a compiled graph."""
 
-    def as_node(self) -> Callable[[Any, NodeContext], Awaitable[Result]]:
+    def as_node(self) -> Callable[[Any, NodeContext], Any]:
         """Return the function to run."""
         ...
+
+
+NodeGiven: TypeAlias = Callable[[Any], Any] | Callable[[Any, NodeContext], Any] | NodeLike
+"""What can be made a node."""
 
 
 @dataclass(slots=True)

@@ -58,10 +58,11 @@ class Plan:
     shows_nodes: bool = True
     slow_routes: bool = False
 
-    @property
-    def has_breakpoints(self) -> bool:
-        """Whether the graph ever stops by itself."""
-        return bool(self.pause_before or self.pause_after or self.pause_on_edge)
+    has_breakpoints: bool = field(init=False)
+    """Whether the graph ever stops by itself."""
+
+    def __post_init__(self) -> None:
+        self.has_breakpoints = bool(self.pause_before or self.pause_after or self.pause_on_edge)
 
     def node(self, name: str) -> Node:
         """Return a node; a stored thread may name one that the graph no longer has."""

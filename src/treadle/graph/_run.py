@@ -6,51 +6,40 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
-from weakref import WeakKeyDictionary
 
 from treadle._ids import new_id
-from treadle.errors import GraphError, JournalError, StepLimitError
+from treadle.errors import JournalError
 from treadle.event import (
     ErrorEvent,
     Event,
-    NodeStartedEvent,
-    NodeUpdatedEvent,
     Pause,
     RunEndedEvent,
     RunFailedEvent,
     RunPausedEvent,
     RunStartedEvent,
     Source,
-    Wish,
 )
 from treadle.graph._channel import Channel, Observer
-from treadle.graph._control import Command
-from treadle.graph._node import Node, NodeContext, PauseSignal, as_command
 from treadle.graph._plan import Plan
-from treadle.graph._state import Task, ThreadState, to_targets
-from treadle.graph._thread import OpenThread
+from treadle.graph._state import ThreadState
+from treadle.graph._steps import Interrupted, Steps
+from treadle.graph._thread import OpenThread, desk_of
 from treadle.journal._journal import Journal
 from treadle.journal._record import (
     EndedRecord,
     LateRecord,
-    PausedRecord,
     Record,
-    RoutedRecord,
-    Target,
-    UpdateRecord,
 )
-from treadle.message._codec import to_jsonable
 
 logger = logging.getLogger("treadle")
 CLEANUP_SECONDS = 5.0
 """How long a cancelled node may take to clean up before the run is closed without it."""
 Terminal: TypeAlias = RunEndedEvent | RunPausedEvent | RunFailedEvent
-_active: WeakKeyDictionary[Any, dict[str, Run]] = WeakKeyDictionary()
 
 
 def active_run(journal: Journal, thread: str) -> Run | None:
     """The run of this process that drives a thread, if there is one."""
-    return _active.get(journal, {}).get(thread)
+    return desk_of(journal).runs.get(thread)
 
 
 def _resolve(future: asyncio.Future[None] | None) -> None:
@@ -80,10 +69,6 @@ class Host(Protocol):
     async def finish_run(self, run: Run, reason: str) -> Any:
         """What the caller gets from a run that ended or paused (`run.pause` says for what)."""
         ...
-
-
-class _Interrupted(Exception):
-    """A cooperative interrupt reached its checkpoint."""
 
 
 class Run:
@@ -137,7 +122,7 @@ class Run:
         self._channel = channel
         self._observers: list[Observer] = []
         self._wait_for_lease = wait
-        self._wishes: list[Wish] = []
+        self._steps: Steps
         self._cancelled = False
         self.stopping = False
         """Whether the run has to stop now, and not at the next checkpoint."""
@@ -148,6 +133,7 @@ class Run:
         self._driven: asyncio.Future[None] | None = None
         self._lost: BaseException | None = None
         self._task: asyncio.Task[Terminal] | None = None
+        self._over = False
         self._chores: set[asyncio.Task[None]] = set()
 
     # What callers do with a run.
@@ -200,7 +186,7 @@ class Run:
     def observe(self) -> Observer:
         """Watch the run without ever slowing it."""
         observer = Observer()
-        observer.closed = self._task is not None and self._task.done()
+        observer.closed = self._over
         self._observers.append(observer)
         self._listen()
         return observer
@@ -209,6 +195,10 @@ class Run:
         self.listening = True
         for child in self._children:
             child._listen()
+
+    def lose(self, error: BaseException) -> None:
+        """Write no more: what came last could not be recorded, so it is for the next run to find out and go on."""
+        self._lost = error
 
     @property
     def _fenced(self) -> BaseException | None:
@@ -248,11 +238,17 @@ class Run:
         except BaseException as error:
             last = RunFailedEvent(source=self.source, error=error)
         try:
-            await self.emit(last)
+            if self.watch is not None:
+                await self.watch(last)
         except BaseException as error:
             logger.warning("A watcher of run %s failed on its last event: %r", self.id, error)
+        try:
+            await self.forward(last)
+        except BaseException as error:
+            logger.warning("A reader of run %s failed on its last event: %r", self.id, error)
         for reader in (*self._observers, *([self._channel] if self._channel else [])):
             reader.close()
+        self._over = True
         if self.parent is not None:
             self.parent._children.remove(self)
         if isinstance(last, RunFailedEvent) and isinstance(last.error, asyncio.CancelledError):
@@ -265,7 +261,7 @@ class Run:
         )
         self.state = thread.state
         self._opening = False
-        runs = _active.setdefault(self.journal, {})
+        runs = thread.desk.runs
         runs[self.name] = self
         try:
             thread.listen(self._wake_for_mail())
@@ -278,7 +274,6 @@ class Run:
                 return RunEndedEvent(source=self.source, reason=reason, result=await self.host.finish_run(self, reason))
             for record in records:
                 thread.record(record)
-            await thread.commit()
             return await self._guarded()
         finally:
             del runs[self.name]
@@ -286,17 +281,20 @@ class Run:
 
     async def _shut(self, thread: OpenThread) -> None:
         thread.deafen()
-        if self._chores:
-            await asyncio.wait(self._chores)
-            if thread.lost is None:
-                await thread.commit()
-        await thread.close()
+        try:
+            if self._chores:
+                await asyncio.wait(self._chores)
+                if thread.lost is None:
+                    await thread.commit()
+        finally:
+            await thread.close()
 
     async def _guarded(self) -> Terminal:
         """Drive, and whatever happens leave a thread that is at rest."""
         try:
+            await self.commit()
             if await self._at_work():
-                pause = Pause(thread=self.name, wishes=tuple(self._wishes))
+                pause = Pause(thread=self.name, wishes=tuple(self._steps.wishes))
                 self.pause = pause
                 result = await self.host.finish_run(self, "paused")
                 return RunPausedEvent(source=self.source, pause=pause, result=result)
@@ -305,7 +303,7 @@ class Run:
             self.record(EndedRecord(reason=reason))
             await self.commit()
             return RunEndedEvent(source=self.source, reason=reason, result=result)
-        except _Interrupted:
+        except Interrupted:
             return await self._close_interrupted()
         except asyncio.CancelledError as error:
             if self._fenced is not None:
@@ -320,7 +318,8 @@ class Run:
     async def _at_work(self) -> bool:
         """Drive in a task of its own, so that the run can be closed even if a node does not stop when it is told to."""
         loop = asyncio.get_running_loop()
-        work = self._work = loop.create_task(self._drive())
+        self._steps = Steps(self)
+        work = self._work = loop.create_task(self._steps.drive())
         driven = self._driven = loop.create_future()
         work.add_done_callback(lambda _: _resolve(driven))
         try:
@@ -347,7 +346,7 @@ class Run:
 
     async def _close_failed(self, error: BaseException) -> Terminal:
         try:
-            if not isinstance(error, JournalError):
+            if self.opened.lost is None and self._fenced is None:
                 self.state = await self.opened.refresh()
                 self.record(self.host.close_run(self, "failed", error))
                 await self.commit()
@@ -355,131 +354,6 @@ class Run:
         except Exception as second:
             error.add_note(f"Closing the thread failed too: {second!r}")
         return RunFailedEvent(source=self.source, error=error)
-
-    async def _drive(self) -> bool:
-        """Run step after step; True if the run has to wait for the outside."""
-        state, plan, thread = self.state, self.plan, self.opened
-        while True:
-            if state.unrouted:
-                await self._route()
-            tasks = state.open_tasks()
-            if not tasks:
-                self._check_joins()
-            elif self.stopping or (
-                self.interruption is not None and all(plan.node(task.node).interruptible for task in tasks)
-            ):
-                raise _Interrupted
-            elif plan.step_limit is not None and state.steps >= plan.step_limit:
-                raise StepLimitError(
-                    f"Thread {self.name!r} did not end within {plan.step_limit} steps; raise `step_limit` if it should."
-                )
-            if not self._wishes and plan.has_breakpoints:
-                self._wishes += plan.breakpoints(state)
-            if not self._wishes:
-                if not tasks:
-                    return False
-                if len(tasks) > 1:
-                    await thread.commit()
-                    await self._execute_all(tasks)
-                else:
-                    if not plan.node(tasks[0].node).commits:
-                        await thread.commit()
-                    await self._execute(tasks[0])
-            if self._wishes:
-                self.record(PausedRecord(wishes=[to_jsonable(wish) for wish in self._wishes]))
-                await thread.commit()
-                return True
-            await thread.snapshot()
-
-    def _check_joins(self) -> None:
-        for join, have in self.state.waiting.items():
-            missing = [source for source in self.plan.joins[join].sources if source not in have]
-            raise GraphError(f"Node {self.plan.joins[join].target!r} waits for {missing}, which can no longer come.")
-
-    async def _execute_all(self, tasks: list[Task]) -> None:
-        running = [asyncio.ensure_future(self._execute(task)) for task in tasks]
-        try:
-            await asyncio.wait(running)
-        except asyncio.CancelledError:
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running)
-            raise
-        errors = [task.exception() for task in running if not task.cancelled()]
-        first = next((error for error in errors if error is not None), None)
-        if first is not None:
-            raise first
-
-    async def _execute(self, task: Task) -> None:
-        node: Node = self.plan.node(task.node)
-        context = NodeContext(self, task)
-        shown = self.plan.shows_nodes and self.listening
-        if shown:
-            await self.emit(NodeStartedEvent(source=self.source, node=task.node, task=context.task_id))
-        try:
-            command = as_command(await node.run(context), task.node)
-        except PauseSignal as signal:
-            self._wishes += signal.wishes
-            return
-        name = context.task_id if shown else ""
-        try:
-            self._finish_task(task, command)
-        except GraphError as error:
-            error.add_note(f"In node {task.node!r} of thread {self.name!r}.")
-            raise
-        self._wishes += command.pause
-        if shown:
-            await self.emit(NodeUpdatedEvent(source=self.source, node=task.node, task=name, values=command.update))
-        if len(self.state.frontier) > 1:
-            await self.commit()
-
-    def _finish_task(self, task: Task, command: Command) -> None:
-        """Record a node's update; with the last one of a step also where the run goes, if that is known at once."""
-        plan, state, thread = self.plan, self.state, self.opened
-        values = plan.schema.dump(command.update) if command.update else None
-        goto = command.goto
-        if goto is not None:
-            goto = plan.checked(to_targets(goto, task.node, plan.schema), task.node)
-        last = len(state.done) + 1 == len(state.frontier)
-        alone = len(state.frontier) == 1
-        if alone and goto is not None and not plan.joins:
-            record = UpdateRecord(node=task.node, values=values, calls=command.calls, next=goto, reason=command.reason)
-            return thread.record(record)
-        if values and not alone:
-            plan.schema.check(values)
-        next: Sequence[Target] | None = None
-        if last and not plan.slow_routes:
-            draft = UpdateRecord(
-                node=task.node, values=values, calls=command.calls, task=task.index, goto=goto, reason=command.reason
-            )
-            thread.apply(draft)
-            next = self._routed_or_none()
-            if next is not None:
-                state.go(next)
-                goto = None if alone else goto
-        record = UpdateRecord(
-            node=task.node,
-            values=values,
-            calls=command.calls,
-            task=task.index,
-            next=next,
-            goto=goto,
-            reason=command.reason,
-        )
-        if last and not plan.slow_routes:
-            return thread.queue(record)
-        return thread.record(record)
-
-    def _routed_or_none(self) -> list[Target] | None:
-        """Where the finished step leads; None if an edge raised, which `_route` meets again with the update stored."""
-        try:
-            return self.plan.next(self.state)
-        except Exception:
-            return None
-
-    async def _route(self) -> None:
-        await self.commit()
-        self.record(RoutedRecord(next=await self.plan.next_slowly(self.state)))
 
     # Notes from elsewhere.
 
@@ -493,7 +367,7 @@ class Run:
         return wake
 
     def _start_collecting(self) -> None:
-        if self._task is not None and not self._task.done():
+        if not self._over:
             chore = asyncio.ensure_future(self._collect())
             self._chores.add(chore)
             chore.add_done_callback(self._chores.discard)

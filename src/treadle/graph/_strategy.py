@@ -126,7 +126,7 @@ def plain(value: Any) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON would give it back, looks at lists and dicts included; `TypeError` or `ValueError` if it cannot."""
+    """A value as JSON gives it back, looks at lists and dicts included; `TypeError` or `ValueError` if it cannot."""
     return json.loads(json.dumps(value, default=_looked_at))
 
 

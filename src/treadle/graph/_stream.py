@@ -68,11 +68,10 @@ class EventStream(AsyncIterator[Event], Generic[T]):
         if run is None:
             self._channel.closed = True
             return
-        channel.mute()
-        if self._detach or channel.closed:
-            return
-        run.interrupt(now=True)
-        await run.over()
+        over = self._detach or channel.closed
+        _let_go(run, channel, over)
+        if not over:
+            await run.over()
 
     async def __aenter__(self) -> EventStream[T]:
         return self
@@ -90,9 +89,9 @@ class EventStream(AsyncIterator[Event], Generic[T]):
 
 
 def _let_go(run: Run, channel: Channel, detach: bool) -> None:
-    channel.mute()
     if not detach:
-        run.interrupt(now=True)
+        run.interrupt(now=True)  # before nodes that wait for the reader are let through
+    channel.mute()
 
 
 class Watcher(AsyncIterator[Event]):

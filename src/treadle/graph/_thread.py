@@ -16,11 +16,27 @@ from treadle.journal._record import Record
 
 SNAPSHOT_EVERY = 500
 _CACHED_THREADS = 64
-_cache: WeakKeyDictionary[Any, OrderedDict[tuple[str, float], ThreadState]] = WeakKeyDictionary()
 
 
-def _cached(journal: Journal) -> OrderedDict[tuple[str, float], ThreadState]:
-    return _cache.setdefault(journal, OrderedDict())
+class Desk:
+    """What this process knows about the threads of one journal: who drives them, and states kept from earlier runs."""
+
+    __slots__ = ("runs", "states")
+
+    def __init__(self) -> None:
+        self.runs: dict[str, Any] = {}
+        self.states: OrderedDict[tuple[str, float], ThreadState] = OrderedDict()
+
+
+_desks: WeakKeyDictionary[Any, Desk] = WeakKeyDictionary()
+
+
+def desk_of(journal: Journal) -> Desk:
+    """The desk of a journal, kept as long as the journal is."""
+    desk = _desks.get(journal)
+    if desk is None:
+        desk = _desks[journal] = Desk()
+    return desk
 
 
 async def load_state(journal: Journal, thread: str, schema: Schema, *, until: int | None = None) -> ThreadState:
@@ -48,6 +64,7 @@ class OpenThread:
         "_waiters",
         "_writing",
         "closed",
+        "desk",
         "journal",
         "lease",
         "lost",
@@ -55,9 +72,10 @@ class OpenThread:
         "state",
     )
 
-    def __init__(self, journal: Journal, lease: Lease, state: ThreadState) -> None:
+    def __init__(self, journal: Journal, lease: Lease, state: ThreadState, desk: Desk) -> None:
         self.journal = journal
         self.lease = lease
+        self.desk = desk
         self.state = state
         self.lost: BaseException | None = None
         self._buffer: list[Record] = []
@@ -71,9 +89,10 @@ class OpenThread:
     @classmethod
     async def open(cls, journal: Journal, thread: str, schema: Schema, *, owner: str, wait: bool) -> OpenThread:
         """Take the lease and fold what is stored; a state kept from an earlier run of this process is reused."""
+        desk = desk_of(journal)
         lease = await journal.acquire(thread, owner=owner, wait=wait)
         try:
-            state = _cached(journal).pop((thread, lease.created), None)
+            state = desk.states.pop((thread, lease.created), None) if desk.states else None
             if not lease.seq:
                 state = ThreadState(schema)
             elif state is None or state.schema is not schema or state.seq > lease.seq:
@@ -84,9 +103,11 @@ class OpenThread:
             if state.seq != lease.seq:
                 raise ConflictError(f"Thread {thread!r} has {lease.seq} records, but {state.seq} could be read.")
         except BaseException:
-            await asyncio.shield(journal.release(lease))
+            release = asyncio.ensure_future(journal.release(lease))
+            release.add_done_callback(_forget)  # whoever is cancelled twice does not hear how it went
+            await asyncio.shield(release)
             raise
-        return cls(journal, lease, state)
+        return cls(journal, lease, state, desk)
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Call `wake` when a note arrives or the lease is lost."""
@@ -113,7 +134,11 @@ class OpenThread:
         """Fold a record into the state and queue it for the next commit."""
         if self.closed:
             raise LeaseLostError(f"Thread {self.lease.thread!r} was closed while this was at work.")
-        self.apply(record)
+        try:
+            self.state.apply(record)
+        except BaseException:
+            self.stale = True
+            raise
         self._buffer.append(record)
 
     def queue(self, record: Record) -> None:
@@ -153,7 +178,8 @@ class OpenThread:
     async def snapshot(self) -> None:
         """Keep a snapshot if enough happened since the last one and nothing is half done."""
         state = self.state
-        if state.seq - self._snapshot_seq >= SNAPSHOT_EVERY and state.quiet and not self._buffer and not self._writing:
+        if state.seq - self._snapshot_seq >= SNAPSHOT_EVERY and state.quiet:
+            await self.commit()  # a step's update waits for the next write, and a snapshot must not be ahead of it
             self._snapshot_seq = state.seq
             await self.journal.save_snapshot(self.lease, state.snapshot())
 
@@ -169,8 +195,13 @@ class OpenThread:
         if self._writing:
             await self._written()
         if self.lost is None and not self._buffer and not self.stale:
-            cache = _cached(self.journal)
-            cache[self.lease.thread, self.lease.created] = self.state
-            if len(cache) > _CACHED_THREADS:
-                cache.popitem(last=False)
+            states = self.desk.states
+            states[self.lease.thread, self.lease.created] = self.state
+            if len(states) > _CACHED_THREADS:
+                states.popitem(last=False)
         await self.journal.release(self.lease)
+
+
+def _forget(task: asyncio.Future[None]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -65,7 +65,7 @@ class Journal(Protocol):
         ...
 
     async def append(self, lease: Lease, expected: int, records: Sequence[Record]) -> None:
-        """Add records after number `expected`, all or none; `ConflictError` or `LeaseLostError` if that is not ours to do.
+        """Add records after number `expected`, all or none; `ConflictError` or `LeaseLostError` if that is not ours.
 
         A caller that is cancelled here is told only after the records are written: a write is never in doubt.
         """
@@ -92,7 +92,7 @@ class Journal(Protocol):
         ...
 
     async def delete(self, thread: str) -> None:
-        """Remove a thread and the ones below it (`thread/...`); forks keep what they share. `AgentBusyError` if it is driven."""
+        """Remove a thread and the ones below it (`thread/...`); forks keep what they share. `AgentBusyError` if driven."""
         ...
 
     async def post(self, thread: str, mail: Mapping[str, Any]) -> None:

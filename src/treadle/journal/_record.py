@@ -18,7 +18,7 @@ from treadle.message._msg import now
 FORMAT = 1
 Values: TypeAlias = Mapping[str, Any]
 Target: TypeAlias = "str | Mapping[str, Any]"
-"""Where a run goes next: a node's name, `{"node": ..., "arg": ...}` for a `Send`, `{"wait": ..., "have": [...]}` for a join."""
+"""Where a run goes: a node's name; `{"node", "arg"}` for a `Send`; `{"wait", "have"}` for a join."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class FinishedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledRecord:
-    """A call's result is final. `result` is there only if it is not the finished one; `stop`: a hook ends the run here."""
+    """A call's result is final. `result`: only if it is not the finished one; `stop`: a hook ends the run here."""
 
     kind: ClassVar[str] = "settled"
     call: str

@@ -103,7 +103,7 @@ class FileBlock:
 class ToolUseBlock:
     """A call that the model asks for, as the model said it.
 
-    `id` is Treadle's; the provider's own id, where there is one, is in `extra`. `raw` is set only when the arguments were
+    `id` is Treadle's; the provider's own id, where there is one, is in `extra`. `raw` is set only if the arguments were
     not a JSON object: it holds the text as it came, and `input` is empty.
     """
 

@@ -18,9 +18,8 @@ def _new_msg_id() -> str:
     return new_id("msg")
 
 
-def now() -> float:
-    """The time that messages and records carry: seconds since 1970, to the millisecond."""
-    return round(time.time(), 3)
+now = time.time
+"""The time that messages and records carry: seconds since 1970."""
 
 
 def as_blocks(content: str | Block | Sequence[Block]) -> tuple[Block, ...]:

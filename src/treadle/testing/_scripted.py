@@ -7,7 +7,7 @@ import inspect
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, Self, TypeAlias, cast
 
 from treadle._ids import new_id
 from treadle.message import Block, Msg, TextBlock, ThinkingBlock, ToolUseBlock
@@ -147,7 +147,7 @@ class ScriptedModel(ChatModel):
         unused = [turn for index, turn in enumerate(self._turns) if index not in self._used]
         assert not unused, f"{len(unused)} turns of the script were not used; the first is {unused[0]!r}"
 
-    def __enter__(self) -> ScriptedModel:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -172,7 +172,7 @@ def _as_turn(given: Any) -> Turn:
         return Turn(content=given.content, stop_reason=given.stop_reason, usage=given.usage)
     if isinstance(given, Msg):
         return Turn(content=given.content)
-    return Turn(content=given)
+    return Turn(content=cast("str | Block | Sequence[str | Block]", given))
 
 
 def _response(turn: Turn) -> ModelResponse:
@@ -181,7 +181,7 @@ def _response(turn: Turn) -> ModelResponse:
     blocks = tuple(TextBlock(text=item) if isinstance(item, str) else item for item in items)
     calls = any(isinstance(block, ToolUseBlock) for block in blocks)
     return ModelResponse(
-        content=cast("tuple[Block, ...]", blocks),
+        content=blocks,
         stop_reason=turn.stop_reason or ("tool_use" if calls else "stop"),
         usage=turn.usage,
         id=new_id("response"),

@@ -8,7 +8,7 @@ from treadle.message import Msg
 
 
 def history_problems(messages: Iterable[Msg], *, open_calls: bool = False) -> list[str]:
-    """Everything that a provider would refuse about a history; `open_calls` allows calls at its end without a result."""
+    """Everything that a provider would refuse about a history; `open_calls` allows open calls at its end."""
     problems: list[str] = []
     waiting: dict[str, str] = {}
     seen: set[str] = set()
