@@ -1,4 +1,4 @@
-"""The `tools` node: bring every open call of the thread to its one result."""
+"""One tool call on its way: PreActing, checks, approval, the tool, PostActing; each durable step recorded first."""
 
 from __future__ import annotations
 
@@ -14,152 +14,24 @@ from treadle.agent._decision import decision_in
 from treadle.agent._history import as_result_block
 from treadle.agent._late import late_reporter, report_late
 from treadle.agent._texts import error_block, failed, json_problem
-from treadle.agent._turn import Turn, turn_of
 from treadle.errors import JournalError, ToolError, ToolInputError
 from treadle.event import ActingChunkEvent, PostActingEvent, PreActingEvent, Wish
-from treadle.graph import END, Command, NodeContext
-from treadle.graph._node import PauseSignal
 from treadle.graph._state import CallState
 from treadle.hook import ToolCall
 from treadle.journal._record import FinishedRecord, InputRecord, SettledRecord, StartedRecord
-from treadle.message import Msg, OutputBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from treadle.message import OutputBlock, ToolResultBlock, ToolUseBlock
 from treadle.message._codec import dumps
 from treadle.tool import Suspend, ToolContext, ToolResult
 
 if TYPE_CHECKING:
     from treadle.agent._react import ReActAgentBase
+    from treadle.agent._tools import Batch
 
 
-class ToolsNode:
-    """One task per open call, results in the order of the calls."""
+class Acting:
+    """One call, from what the model said to the result that the history keeps."""
 
-    name = "tools"
-    interruptible = False
-    commits = True
-
-    async def run(self, context: NodeContext) -> Command:
-        """Settle what can be settled; pause for the rest."""
-        turn = turn_of(context.run)
-        batch = _Batch(turn, list(turn.history.pending.values()))
-        await batch.act()
-        if batch.wishes:
-            raise PauseSignal(batch.wishes)
-        return batch.command()
-
-
-class _Batch:
-    """The open calls of a thread, acted on together."""
-
-    def __init__(self, turn: Turn, calls: list[ToolUseBlock]) -> None:
-        self.turn = turn
-        self.calls = calls
-        self.wishes: list[Wish] = []
-        self.open = 0
-        self._errors: list[BaseException] = []
-
-    async def act(self) -> None:
-        """Run the calls beside each other, sequential ones and the finish call alone; then raise what a hook raised."""
-        for group in self._groups():
-            if self.turn.run.stopping:  # and the call before did not let itself be stopped
-                raise asyncio.CancelledError
-            await self._act_group(group)
-            if self._errors:
-                raise self._errors[0]
-            if self.wishes:
-                return
-
-    def _groups(self) -> list[list[ToolUseBlock]]:
-        """Which calls run beside each other: a sequential tool is alone, and the finish call comes last."""
-        if len(self.calls) == 1:
-            return [self.calls]
-        finish = self.turn.output.name if self.turn.output else None
-        toolkit = self.turn.agent.toolkit
-        width = toolkit.max_parallel if toolkit.parallel else 1
-        groups: list[list[ToolUseBlock]] = []
-        alone = True
-        for call in sorted(self.calls, key=lambda call: call.name == finish):
-            tool = self.turn.tool(call.name)
-            last, alone = alone, (tool is not None and tool.sequential) or call.name == finish
-            if last or alone or len(groups[-1]) >= width:
-                groups.append([])
-            groups[-1].append(call)
-        return groups
-
-    async def _act_group(self, calls: list[ToolUseBlock]) -> None:
-        self.open = len(calls)
-        if len(calls) == 1:
-            return await self._act_one(calls[0])
-        tasks = [asyncio.ensure_future(self._act_one(call)) for call in calls]
-        try:
-            await _all_done(tasks)
-        except asyncio.CancelledError:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            raise
-        return None
-
-    async def _act_one(self, call: ToolUseBlock) -> None:
-        acting = _Acting(self, call)
-        try:
-            wishes = await acting.settle()
-        except PauseSignal as signal:
-            wishes = signal.wishes
-        except Exception as error:
-            self.fail(error)
-            wishes = ()
-        finally:
-            self.open -= 1
-        self.wishes += wishes
-        if self.open and not wishes:
-            await self._commit()
-
-    async def _commit(self) -> None:
-        """Keep what a call came to while its neighbours still run."""
-        try:
-            await self.turn.run.commit()
-        except Exception as error:
-            self._errors.append(error)
-
-    def fail(self, error: Exception) -> None:
-        """Take note of what a hook raised; it goes on once the calls beside it are settled."""
-        self._errors.append(error)
-
-    def command(self) -> Command:
-        """All calls have a result: fold them, and go on."""
-        turn, results = self.turn, [self._result(call) for call in self.calls]
-        update: dict[str, Any] = {}
-        goto, reason = turn.again(), None
-        ending = next((result for result in results if result.metadata and result.metadata.get("ends_run")), None)
-        answer = self.answer() if turn.output is not None else None
-        if any(turn.state.calls[call.id].stop for call in self.calls):
-            goto, reason = END, "stopped"
-        if answer is not None:
-            update["answer"] = answer
-            goto, reason = END, "finished"
-        elif ending is not None:
-            content = ending.output if not isinstance(ending.output, str) else (TextBlock(text=ending.output),)
-            update["messages"] = [Msg.assistant(content, name=turn.agent.name)]
-            goto, reason = END, "finished"
-        return Command(update=update, goto=goto, reason=reason, calls=[call.id for call in self.calls])
-
-    def answer(self) -> Mapping[str, Any] | None:
-        """What a finish call gave as the final answer, if one was good."""
-        for call in self.calls:
-            known = self.turn.state.calls.get(call.id)
-            metadata = (as_result_block(known.result).metadata or {}) if known is not None and known.finished else {}
-            if metadata.get("finish"):
-                return metadata.get("input", call.input)
-        return None
-
-    def _result(self, call: ToolUseBlock) -> ToolResultBlock:
-        return as_result_block(self.turn.state.calls[call.id].result)
-
-
-class _Acting:
-    """One call on its way: PreActing, checks, approval, the tool, PostActing; each durable step recorded first."""
-
-    def __init__(self, batch: _Batch, call: ToolUseBlock) -> None:
+    def __init__(self, batch: Batch, call: ToolUseBlock) -> None:
         self.batch = batch
         self.turn = batch.turn
         self.call = call
@@ -433,19 +305,3 @@ class _Acting:
                 fields: dict[str, Any] = {**wish, "path": tuple(wish.get("path", ()))}
                 return None if decision == "retry" else Wish(**fields)
         return None
-
-
-async def _all_done(tasks: Sequence[asyncio.Future[None]]) -> None:
-    """Wait for all tasks; being cancelled leaves them running."""
-    left = len(tasks)
-    done = asyncio.get_running_loop().create_future()
-
-    def count(_: asyncio.Future[None]) -> None:
-        nonlocal left
-        left -= 1
-        if not left and not done.done():
-            done.set_result(None)
-
-    for task in tasks:
-        task.add_done_callback(count)
-    await done

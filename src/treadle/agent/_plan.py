@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
-from treadle.agent._acting import ToolsNode
 from treadle.agent._begin import first_node
 from treadle.agent._history import HISTORY, result_msg
 from treadle.agent._reasoning import ModelNode
 from treadle.agent._summary import SummaryNode
+from treadle.agent._tools import ToolsNode
 from treadle.agent._turn import turn_of
 from treadle.event import PreCallEvent
 from treadle.graph import END, Command, NodeContext, merge, replace

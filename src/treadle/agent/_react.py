@@ -226,7 +226,7 @@ class ReActAgentBase(AgentBase):
     ) -> Reply[Any]:
         """Go on with a thread that paused or was cut short by a crash, an interrupt or an error.
 
-        `decisions` maps the ids of waiting calls to `Approve()`, `Edit(...)`, `Reject(...)`, `Result(...)` or `Retry()`.
+        `decisions` maps ids of waiting calls to `Approve()`, `Edit(...)`, `Reject(...)`, `Result(...)` or `Retry()`.
         A thread whose turn came to its end is left as it is, and its reply returned again: resuming twice does no harm.
         """
         request = self._request(None, decisions, output, limits, variables)
