@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -179,6 +180,28 @@ async def test_going_on_with_a_thread_that_has_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="nothing to go on with"):
         await agent.resume("misspelt")
     assert await agent.journal.threads() == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_call_sync_works_in_a_forked_child(tmp_path: Path) -> None:
+    program = """
+import os, sys, warnings
+from treadle import ReActAgent
+from treadle.testing import ScriptedModel
+
+warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside threads
+agent = ReActAgent(name="A", model=ScriptedModel(["One.", "Two."]), store="sqlite:///runs.db")
+agent.call_sync("Go.", thread="t")
+child = os.fork()
+if not child:
+    print(agent.call_sync("Go on.", thread="t").text, flush=True)
+    sys.exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("Two.\n0\n", "")
 
 
 @pytest.mark.slow

@@ -12,9 +12,11 @@ import pytest
 
 from agent.support import GatedModel, agent_of, names, read_all, records, results, running, said, valid_history
 from treadle import AgentBusyError, Approve, Msg, ReActAgent, Toolkit
+from treadle.errors import InputError
 from treadle.event import Event, PostReasoningEvent, PreCallEvent, RunStartedEvent, SummaryChunkEvent
 from treadle.hook import on, post_reasoning, pre_call
 from treadle.journal import Journal, SQLiteStore
+from treadle.message import TextBlock, ToolResultBlock, ToolUseBlock
 from treadle.model import Delta, ModelRequest, ModelResponse
 from treadle.testing import ScriptedModel, tool_call
 from treadle.tool import tool
@@ -91,6 +93,42 @@ async def test_the_message_of_an_interrupt_is_stored_and_returned(message: Any, 
     reply = await task
     assert (reply.text, reply.reason, reply.name) == ("Cancelled.", "interrupted", "Agent")
     assert said(await valid_history(agent))[-1] == "assistant: Cancelled."
+
+
+@pytest.mark.parametrize("role", ["user", "system"])
+async def test_the_message_of_an_interrupt_is_the_agents_answer_whoever_says_it(role: Any, store: Journal) -> None:
+    slow = Slow()
+    agent = agent_of([[tool_call("wait")], "Never."], slow.wait, store=store)
+    task = running(agent)
+    await slow.entered.wait()
+    await agent.interrupt(Msg(role=role, name="boss", content=(TextBlock(text="Cancelled."),)))
+    slow.gate.set()
+    reply = await task
+    assert (reply.text, reply.role, reply.name) == ("Cancelled.", "assistant", "boss")
+    assert said(await valid_history(agent))[-1] == "assistant: Cancelled."
+
+
+async def test_a_reply_of_another_agent_can_be_the_message_of_an_interrupt(store: Journal) -> None:
+    slow = Slow()
+    agent = agent_of([[tool_call("wait")], "Never."], slow.wait, store=store)
+    task = running(agent)
+    await slow.entered.wait()
+    await agent.interrupt(await agent_of(["Cancelled."]).call("Stop it?"))
+    slow.gate.set()
+    assert (await task).text == "Cancelled."
+    assert type((await valid_history(agent))[-1]) is Msg
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Msg.assistant(ToolUseBlock(id="c", name="wait", input={})),
+        Msg.tool(ToolResultBlock(id="c", name="wait", output="ok")),
+    ],
+)
+def test_calls_and_results_cannot_be_the_message_of_an_interrupt(message: Msg) -> None:
+    with pytest.raises(InputError, match="makes no calls and has no results"):
+        agent_of(["Hi."]).interrupt(message)
 
 
 async def test_a_second_interrupt_keeps_the_message_of_the_first() -> None:

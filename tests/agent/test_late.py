@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Literal
 
 import pytest
 
 from agent.support import agent_of, results, running, said, valid_history
 from treadle import ReActAgent
 from treadle.errors import JournalFullError
-from treadle.journal import Journal, MemoryStore
+from treadle.journal import Journal, Lease, MemoryStore, Note, Record
 from treadle.message import TextBlock
-from treadle.testing import FaultyJournal, tool_call
+from treadle.testing import FaultyJournal, InjectedFault, tool_call
 from treadle.tool import ToolContext, tool
 
 
@@ -200,3 +201,111 @@ async def test_a_late_result_of_blocks_is_told_too_and_one_that_cannot_be_stored
     assert any("has finished after all: sent as a block" in msg.text for msg in await valid_history(agent, "good"))
     (text,) = log.texts
     assert "late result of call send of `send` (thread 'full', status ok) could not be stored" in text
+
+
+class Killed(FaultyJournal):
+    """The journal of a process that is killed after it read a late result: before the commit, or before the discard."""
+
+    def __init__(self, journal: Journal, before: Literal["commit", "discard"]) -> None:
+        super().__init__(journal)
+        self.before = before
+        self.dead = False
+        self.arrived = asyncio.Event()
+
+    async def mail(self, lease: Lease) -> list[Note]:
+        notes = await super().mail(lease)
+        if notes:
+            self.arrived.set()
+        return notes
+
+    async def append(self, lease: Lease, expected: int, records: Sequence[Record]) -> None:
+        self._check(self.before == "commit" and any(record.kind == "late" for record in records))
+        await super().append(lease, expected, records)
+
+    async def discard(self, lease: Lease, upto: int) -> None:
+        self._check(self.before == "discard")
+        await super().discard(lease, upto)
+
+    def _check(self, now: bool) -> None:
+        self.dead = self.dead or now
+        if self.dead:
+            raise InjectedFault("This process is dead.")
+
+
+async def post_late(journal: Journal) -> None:
+    result = {"type": "tool_result", "id": "c", "name": "send", "output": "sent"}
+    await journal.post("t", {"kind": "late", "call": "c", "result": result})
+
+
+def told(text: str) -> bool:
+    return "has finished after all: sent" in text
+
+
+@pytest.mark.parametrize("comes", ["before the run", "in the run"])
+@pytest.mark.parametrize("before", ["commit", "discard"])
+async def test_a_kill_neither_loses_a_late_result_nor_tells_it_twice(
+    comes: str, before: Literal["commit", "discard"], store: Journal
+) -> None:
+    killed = Killed(store, before)
+
+    async def think(_: Any) -> str:
+        if comes == "in the run":
+            await post_late(store)
+            await killed.arrived.wait()
+        return "Done."
+
+    if comes == "before the run":
+        await post_late(store)
+    with suppress(InjectedFault):
+        await agent_of([think], store=killed).call("Go.", thread="t")
+    assert killed.dead
+    agent = agent_of(["I see.", "And on.", "Yes."], store=FaultyJournal(store))
+    await agent.call("Well?", thread="t")
+    await agent.call("And then?", thread="t")
+    assert [told(text) for text in said(await valid_history(agent, "t"))].count(True) == 1
+    lease = await store.acquire("t", owner="test")
+    assert await store.mail(lease) == []
+    await store.release(lease)
+
+
+async def test_a_run_whose_mail_cannot_be_discarded_has_its_answer_all_the_same() -> None:
+    killed = Killed(MemoryStore(), "discard")
+
+    async def think(_: Any) -> str:
+        await post_late(killed)
+        await killed.arrived.wait()
+        return "Done."
+
+    assert (await agent_of([think], store=killed).call("Go.", thread="t")).text == "Done."
+    assert killed.dead
+
+
+async def test_a_note_that_waits_interrupts_a_run_once() -> None:
+    """Waking a run again, before it has discarded the note, does not disturb how it ends."""
+
+    class Waking(FaultyJournal):
+        wake: Callable[[], None]
+
+        def listen(self, lease: Lease, wake: Callable[[], None]) -> Callable[[], None]:
+            self.wake = wake
+            return super().listen(lease, wake)
+
+    journal, began, cleaned = Waking(MemoryStore()), asyncio.Event(), asyncio.Event()
+
+    async def send() -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(5):
+                journal.wake()
+                await asyncio.sleep(0)
+            cleaned.set()
+        return "sent"
+
+    agent = agent_of([[tool_call("send")]], send, store=journal)
+    task = running(agent)
+    await began.wait()
+    await journal.post(agent.thread, {"kind": "interrupt", "now": True})
+    assert (await task).reason == "interrupted"
+    assert cleaned.is_set()

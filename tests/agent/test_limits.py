@@ -124,3 +124,13 @@ async def test_input_that_is_plain_text_is_never_a_template() -> None:
     agent = agent_of(["Hi."])
     await agent.call("Print {city}, {x}.", variables={"city": "Rome"})
     assert said(await valid_history(agent))[0] == "user: Print {city}, {x}."
+
+
+async def test_a_limit_in_dollars_needs_a_price() -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    agent = agent_of([[tool_call("add", a=1, b=2)], "3"], add)
+    with pytest.raises(InputError, match="price of `scripted` is not known"):
+        await agent.call("Add.", limits=Limits(usd=1))
+    await valid_history(agent)

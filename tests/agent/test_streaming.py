@@ -11,12 +11,12 @@ import pytest
 from pydantic import BaseModel
 
 from agent.support import agent_of, names, read_all, records, valid_history
-from treadle import Msg, ReActAgent, Reply
+from treadle import Approve, Msg, ReActAgent, Reply
 from treadle.errors import InputError
 from treadle.event import ActingChunkEvent, Event, ReasoningChunkEvent, RunEndedEvent
 from treadle.hook import Hook
 from treadle.journal import Journal
-from treadle.message import TextBlock
+from treadle.message import TextBlock, ToolResultBlock
 from treadle.model import ChatModel, Delta, ModelRequest, ModelResponse, TextDelta, ThinkingDelta, ToolCallDelta
 from treadle.testing import ScriptedModel, Turn, thinking, tool_call
 from treadle.tool import tool
@@ -203,6 +203,25 @@ async def test_a_watcher_does_not_hold_the_run_back_and_misses_no_text() -> None
     assert names(events)[-1] == "RunEnded"
     assert "".join(event.text for event in events if isinstance(event, ReasoningChunkEvent)) == text
     assert len(events) < 1_000
+
+
+async def test_a_run_that_goes_on_does_not_tell_of_its_input_again() -> None:
+    @tool(approval=True)
+    def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    clerk = agent_of([[tool_call("pay", amount=1)], "Paid."], pay, name="Clerk")
+    agent = agent_of(
+        [[tool_call("ask_clerk", message="Pay."), tool_call("pay", amount=2)], "Done."], clerk.as_tool(), pay
+    )
+    reply = await agent.call("Pay both.", thread="t")
+    assert reply.pause is not None
+    nested, own = sorted(reply.pause.calls, key=lambda wish: len(wish.path), reverse=True)
+    first = await read_all(agent.stream(decisions={nested.id: Approve()}, thread="t"))
+    given = Msg.tool(ToolResultBlock(id=own.id, name="pay", output="paid elsewhere"))
+    second = await read_all(agent.stream(given, thread="t"))
+    assert "PreCall" not in [*names(first), *names(second)]
+    assert names(second)[-1] == "RunEnded"
 
 
 async def test_there_is_nothing_to_watch_on_a_thread_that_does_not_run() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle import ReActAgent, Toolkit, TreadleError
-from treadle.journal import Journal, Lease, SQLiteStore
+from treadle.journal import Journal, Lease, Note, SQLiteStore
 from treadle.testing import FaultyJournal, ScriptedModel, tool_call
 from treadle.tool import ToolContext
 
@@ -140,10 +140,16 @@ class Mailed(FaultyJournal):
         await super().post(thread, mail)
         tell(posted=mail["kind"])
 
-    async def collect(self, lease: Lease) -> list[dict[str, Any]]:
-        notes = await super().collect(lease)
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self._told: set[tuple[str, int]] = set()
+
+    async def mail(self, lease: Lease) -> list[Note]:
+        notes = await super().mail(lease)
         for note in notes:
-            tell(collected=note["kind"])
+            if (lease.thread, note.number) not in self._told:
+                self._told.add((lease.thread, note.number))
+                tell(arrived=note.body["kind"])
         return notes
 
 

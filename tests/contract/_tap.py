@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from treadle.journal import Journal, Lease, Record, Snapshot
+from treadle.journal import Journal, Lease, Note, Record, Snapshot
 from treadle.journal._record import encode
 from treadle.testing._faults import FaultyJournal, InjectedFault
 
@@ -98,11 +98,16 @@ class Tap(FaultyJournal):
         self._check()
         await super().post(thread, mail)
 
-    async def collect(self, lease: Lease) -> list[dict[str, Any]]:
+    async def mail(self, lease: Lease) -> list[Note]:
         self._check()
-        mail = await super().collect(lease)
+        mail = await super().mail(lease)
         await self._tarry()
         return mail
+
+    async def discard(self, lease: Lease, upto: int) -> None:
+        await self._tarry()
+        self._check()
+        await super().discard(lease, upto)
 
     def _check(self) -> None:
         if self.dead:

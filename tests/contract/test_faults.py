@@ -16,7 +16,7 @@ from contract._child import LABELS, ONCE, TASK, THREAD, Desk, Place, Plan, Repor
 from treadle import ReActAgent, Toolkit
 from treadle.errors import JournalError, LeaseLostError
 from treadle.graph import END, START, StateGraph, pause
-from treadle.journal import EndedRecord, Journal, Lease, MemoryStore
+from treadle.journal import EndedRecord, Journal, Lease, MemoryStore, Note
 from treadle.testing import FaultyJournal, InjectedFault, ScriptedModel, assert_valid_history, tool_call
 
 How = Literal["before", "after"]
@@ -117,10 +117,10 @@ class Taken(FaultyJournal):
         self.taken = ""
         self.wakes: dict[str, Callable[[], None]] = {}
 
-    async def collect(self, lease: Lease) -> list[dict[str, Any]]:
+    async def mail(self, lease: Lease) -> list[Note]:
         if lease.thread == self.taken:
             raise LeaseLostError(f"Thread {lease.thread!r} was taken over.")
-        return await super().collect(lease)
+        return await super().mail(lease)
 
     def listen(self, lease: Lease, wake: Callable[[], None]) -> Callable[[], None]:
         self.wakes[lease.thread] = wake

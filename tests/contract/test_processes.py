@@ -227,7 +227,7 @@ async def test_an_interrupt_waits_for_the_checkpoint(
     assert "in" in await peer.line()
     agent, _ = driver(scene, store, script)
     await agent.interrupt(message, thread=THREAD)
-    assert await peer.line() == {"collected": "interrupt"}
+    assert await peer.line() == {"arrived": "interrupt"}
     scene.open_gate()
     reply = await peer.line()
     assert reply["reason"] == "interrupted"
@@ -251,7 +251,7 @@ async def test_an_interrupt_now_stops_what_runs(
     assert "in" in await peer.line()
     agent, _ = driver(scene, store, script)
     agent.interrupt(message, thread=THREAD, when="now")
-    assert await peer.line() == {"collected": "interrupt"}
+    assert await peer.line() == {"arrived": "interrupt"}
     assert await peer.line() == {"reason": "interrupted", "text": message or "", "wishes": {}}
     await peer.end()
     results = [result for msg in await agent.history(THREAD) for result in msg.tool_results]
@@ -271,7 +271,7 @@ async def test_a_late_result_is_told_on_the_next_turn(
     assert await peer.line() == {"in": "grip"}
     agent, model = driver(scene, store, "grip")
     await agent.interrupt(thread=THREAD, when="now")
-    assert await peer.line() == {"collected": "interrupt"}
+    assert await peer.line() == {"arrived": "interrupt"}
     assert await peer.line() == {"reason": "interrupted", "text": "", "wishes": {}}
     results = [result for msg in await agent.history(THREAD) for result in msg.tool_results]
     assert [result.status for result in results] == ["unknown"]

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from treadle import ReActAgent
 from treadle.event import Event
 from treadle.graph import CompiledGraph, EventStream, GraphResult, NodeContext
-from treadle.journal import Journal, Lease, MemoryStore, Record, Snapshot, SQLiteStore, ThreadInfo, UpdateRecord
+from treadle.journal import Journal, Lease, MemoryStore, Note, Record, Snapshot, SQLiteStore, ThreadInfo, UpdateRecord
 
 Given: TypeAlias = "Callable[[Any], Any] | Callable[[Any, NodeContext], Any] | CompiledGraph | ReActAgent"
 INPUT_AND_NONE: Final[Sequence[dict[str, Any] | None]] = ({}, None)
@@ -57,7 +57,7 @@ class Breaking:
         self.appended: list[Record] = []
         self.updated = asyncio.Event()
         """A node's update was stored."""
-        self.collected = asyncio.Event()
+        self.mailed = asyncio.Event()
         """A note reached the run."""
 
     async def append(self, lease: Lease, expected: int, records: Sequence[Record]) -> None:
@@ -97,11 +97,14 @@ class Breaking:
     async def post(self, thread: str, mail: Mapping[str, Any]) -> None:
         await self._journal.post(thread, mail)
 
-    async def collect(self, lease: Lease) -> list[dict[str, Any]]:
-        notes = await self._journal.collect(lease)
+    async def mail(self, lease: Lease) -> list[Note]:
+        notes = await self._journal.mail(lease)
         if notes:
-            self.collected.set()
+            self.mailed.set()
         return notes
+
+    async def discard(self, lease: Lease, upto: int) -> None:
+        await self._journal.discard(lease, upto)
 
     def listen(self, lease: Lease, wake: Callable[[], None]) -> Callable[[], None]:
         return self._journal.listen(lease, wake)

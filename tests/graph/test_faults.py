@@ -372,7 +372,7 @@ async def test_an_interrupt_stops_before_the_next_step_or_now(place: Place, now:
     await inside.wait()
     await build(place()).interrupt("t", now=now)
     if not now:
-        await journal.collected.wait()
+        await journal.mailed.wait()
         go.set()
     result = await task
     go.set()

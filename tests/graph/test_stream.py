@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
@@ -247,6 +248,34 @@ async def test_an_observer_never_slows_a_run_and_gets_joined_text() -> None:
     assert "".join(chunk.text for chunk in chunks) == text
     assert len(chunks) < 100
     assert kinds(events)[-1] == "RunEnded"
+
+
+@pytest.mark.parametrize("watched_on", [True, False])
+async def test_nothing_piles_up_for_an_observer_that_was_let_go(watched_on: bool) -> None:
+    class Thing:
+        pass
+
+    entered, watching = asyncio.Event(), asyncio.Event()
+    kept: list[bool] = []
+
+    async def work(state: Any, context: NodeContext) -> None:
+        entered.set()
+        await watching.wait()
+        thing = Thing()
+        reference = weakref.ref(thing)
+        await context.emit("thing", thing)
+        del thing
+        kept.append(reference() is not None)
+
+    compiled = StateGraph().add_node(work).add_edge(START, "work").add_edge("work", END).compile()
+    task = asyncio.ensure_future(compiled.invoke({}, thread="t"))
+    await entered.wait()
+    watchers = [compiled.watch("t")]
+    if not watched_on:
+        watchers.clear()
+    watching.set()
+    await task
+    assert kept == [watched_on]
 
 
 async def test_only_a_running_thread_can_be_watched() -> None:

@@ -35,6 +35,12 @@ class Inner(TypedDict, total=False):
     hidden: str
 
 
+@dataclass(slots=True)
+class Slotted:
+    input: str
+    summary: str = ""
+
+
 def single(state: Any, name: str, node: Given, store: Journal | None = None, **options: Any) -> CompiledGraph:
     graph = StateGraph(state).add_node(name, node).add_edge(START, name).add_edge(name, END)
     return graph.compile(name=name, store=store, **options)
@@ -247,6 +253,12 @@ async def test_an_agent_reads_input_and_writes_its_reply_under_its_key() -> None
     result = await single(Chat, "solve", agent).invoke({"input": "What is 6 x 7?"})
     assert (result["summary"], result["messages"]) == ("It is 42.", [])
     assert [msg.text for msg in model.requests[0].messages if msg.role == "user"] == ["What is 6 x 7?"]
+
+
+async def test_an_agent_reads_a_state_of_any_shape() -> None:
+    for state in (Slotted, Chat):
+        agent = ReActAgent(name="solver", model=ScriptedModel(["It is 42."]), output_key="summary")
+        assert (await single(state, "solve", agent).invoke({"input": "6 x 7?"}))["summary"] == "It is 42."
 
 
 async def test_an_agent_reads_and_writes_messages_and_agents_follow_each_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -102,6 +103,23 @@ async def test_hooks_are_added_and_removed_by_name() -> None:
     agent.remove_hook("one")
     await agent.call("Hello")
     assert lines == ["one", "two", "two"]
+
+
+async def test_a_hook_that_takes_the_place_of_an_equal_one_is_the_one_that_runs() -> None:
+    @dataclass
+    class Counting(Hook):
+        calls: int = 0
+
+        async def on_event(self, event: Event) -> None:
+            self.calls += isinstance(event, PreCallEvent)
+
+    old, new = Counting(), Counting()
+    agent = agent_of(["a"], old)
+    assert agent.hooks == (old,)
+    agent.remove_hook("Counting")
+    agent.add_hook(new)
+    await agent.call("Hello")
+    assert (old.calls, new.calls) == (0, 1)
 
 
 async def test_a_hook_without_a_name_goes_by_its_class() -> None:

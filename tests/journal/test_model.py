@@ -113,6 +113,8 @@ class JournalMachine(RuleBasedStateMachine):
         if self.old:
             handle, lease = data.draw(st.sampled_from(self.old))
             assert self.outcome(self.stores[handle].append(lease, 0, [EndedRecord(reason="late")])) is LeaseLostError
+            assert self.outcome(self.stores[handle].mail(lease)) is LeaseLostError
+            assert self.outcome(self.stores[handle].discard(lease, 9)) is LeaseLostError
             assert self.outcome(self.stores[handle].release(lease)) is None
 
     @rule(handle=HANDLES, name=NAMES, new=NAMES, at=st.integers(-1, 6))
@@ -162,11 +164,16 @@ class JournalMachine(RuleBasedStateMachine):
         self.run(self.stores[handle].post(name, note))
         self.mail.setdefault(name, []).append(note)
 
-    @rule(name=NAMES)
-    def collect(self, name: str) -> None:
+    @rule(name=NAMES, count=COUNTS)
+    def discard(self, name: str, count: int) -> None:
+        """Read the mail, and discard its first `count` notes."""
         if name in self.leases:
             handle, lease = self.leases[name]
-            assert self.run(self.stores[handle].collect(lease)) == self.mail.pop(name, [])
+            found = self.run(self.stores[handle].mail(lease))
+            assert [note.body for note in found] == self.mail.get(name, [])
+            gone = found[:count]
+            self.run(self.stores[handle].discard(lease, gone[-1].number if gone else 0))
+            self.mail[name] = self.mail.get(name, [])[count:]
 
     @rule(handle=HANDLES)
     def reopen(self, handle: int) -> None:

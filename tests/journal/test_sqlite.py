@@ -52,6 +52,16 @@ def workers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("treadle-journal")]
 
 
+async def test_a_record_with_numbers_that_are_no_json_does_not_spoil_the_list(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "j.db")
+    for name, value in (("a", 1.5), ("b", float("nan")), ("c", float("-inf"))):
+        lease = await store.acquire(name, owner="run")
+        await store.append(lease, 0, [EndedRecord(reason="x", values={"score": value}, at=7.0)])
+        await store.release(lease)
+    assert [(info.thread, info.updated) for info in await store.threads()] == [("a", 7.0), ("b", 7.0), ("c", 7.0)]
+    await store.close()
+
+
 async def test_many_writers_share_few_commits(tmp_path: Path, statements: Counter[str]) -> None:
     store = SQLiteStore(tmp_path / "j.db", durability="power")
 
@@ -211,7 +221,9 @@ async def test_the_file_itself_fences_a_writer_that_does_not_know_yet(
     with refused(LeaseLostError):
         await store.save_snapshot(lease, Snapshot(seq=1, since=0, data={}))
     with refused(LeaseLostError):
-        await store.collect(lease)
+        await store.mail(lease)
+    with refused(LeaseLostError):
+        await store.discard(lease, 1)
     assert len(await store.read("t")) == 1
     await store.close()
 

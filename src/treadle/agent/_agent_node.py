@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from treadle.errors import StateError
 from treadle.graph import NodeContext
+from treadle.graph._child import as_mapping
 from treadle.graph._strategy import append
 from treadle.message import Msg
 
@@ -30,7 +31,7 @@ def agent_node(
 
 
 def _input_of(state: Any, name: str) -> list[Msg]:
-    values = cast("Mapping[str, Any]", state if isinstance(state, Mapping) else vars(state))
+    values = as_mapping(state)
     given = values.get("input") or values.get("messages")
     if isinstance(given, str):
         return [Msg.user(given)]

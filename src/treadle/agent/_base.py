@@ -34,7 +34,7 @@ class AgentBase(ABC):
         self.name = name
         self.console = console
         self._hooks: tuple[Hook, ...] = check_hooks(hooks)
-        self._hook_set: tuple[tuple[Any, ...], HookSet] | None = None
+        self._hook_set: tuple[int, tuple[Hook, ...], HookSet] | None = None
 
     @abstractmethod
     async def reply(self, msg: Any = None) -> Msg:
@@ -86,12 +86,12 @@ class AgentBase(ABC):
 
     def hook_set(self) -> HookSet:
         """All hooks, class level before instance level, ready to fire."""
-        key = (AgentBase._class_level, self._hooks)
-        if self._hook_set is None or self._hook_set[0] != key:
+        made, level, own = self._hook_set, AgentBase._class_level, self._hooks
+        if made is None or made[0] != level or made[1] is not own:  # hooks that are equal are not the same
             classes = [cls for cls in reversed(type(self).__mro__) if "_class_hooks" in cls.__dict__]
-            level = [hook for cls in classes for hook in cls.__dict__["_class_hooks"]]
-            self._hook_set = (key, HookSet(level, self._hooks) if level or self._hooks else _NO_HOOKS)
-        return self._hook_set[1]
+            shared = [hook for cls in classes for hook in cls.__dict__["_class_hooks"]]
+            made = self._hook_set = (level, own, HookSet(shared, own) if shared or own else _NO_HOOKS)
+        return made[2]
 
     # Showing.
 

@@ -13,7 +13,7 @@ from treadle.agent._texts import late_note, settle
 from treadle.agent._turn import AgentRequest, Turn
 from treadle.errors import InputError, PendingCallsError
 from treadle.event import PreCallEvent
-from treadle.graph._compiled import match_answers
+from treadle.graph._answers import match_answers
 from treadle.graph._state import ThreadState
 from treadle.journal._record import InputRecord, Record, ResumedRecord
 from treadle.message import Msg, ToolResultBlock
@@ -172,6 +172,7 @@ def _input(
     turn: Turn, request: AgentRequest, settled: Sequence[Msg], next: list[str], messages: Sequence[Msg] = ()
 ) -> InputRecord:
     turn.limits = request.limits or turn.agent.limits
+    turn.given = tuple(messages)
     waits = next == ["before_agent"]
     values: dict[str, Any] = {"messages": [*settled, *(() if waits else messages)], "usage": None, "reminders": None}
     values["began"] = now()

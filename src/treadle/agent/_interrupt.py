@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 from collections.abc import Generator
 from typing import Any
 
+from treadle.agent._reply import Reply
 from treadle.agent._sync import background_loop, run_sync
+from treadle.errors import InputError
 from treadle.graph._run import Run, active_run
 from treadle.journal import Journal
 from treadle.message import Msg
@@ -22,6 +26,16 @@ class Interruption:
     def __await__(self) -> Generator[Any, None, None]:
         if self._delivery is not None:
             yield from asyncio.shield(self._delivery).__await__()
+
+
+def last_word(message: str | Msg, name: str) -> Msg:
+    """What somebody who interrupts says, as the agent's answer."""
+    if isinstance(message, str):
+        return Msg.assistant(message, name=name)
+    if message.tool_calls or message.tool_results:
+        raise InputError(f"The message of an interrupt makes no calls and has no results: {message!r:.200}")
+    msg = message.as_msg() if isinstance(message, Reply) else message
+    return msg if msg.role == "assistant" else dataclasses.replace(msg, role="assistant")
 
 
 def interrupt_thread(journal: Journal, thread: str, message: Msg | None, *, now: bool) -> Interruption:
@@ -58,6 +72,4 @@ async def _post(journal: Journal, thread: str, note: dict[str, Any]) -> None:
 
 
 def _plain(message: Msg | None) -> Any:
-    import json
-
     return None if message is None else json.loads(dumps(message))

@@ -18,7 +18,7 @@ from treadle.agent._summary import SummaryNode
 from treadle.agent._tools import ToolsNode
 from treadle.agent._turn import turn_of
 from treadle.event import PreCallEvent
-from treadle.graph import END, Command, NodeContext, merge, replace
+from treadle.graph import END, START, Command, NodeContext, merge, replace
 from treadle.graph._plan import Plan
 from treadle.graph._schema import Key, Schema
 from treadle.graph._strategy import Custom
@@ -112,4 +112,4 @@ def react_plan() -> Plan:
         from_calls=lambda done: {"messages": [result_msg(result, at) for result, at in done]},
     )
     nodes = {node.name: node for node in (_BeforeAgentNode(), ModelNode(), ToolsNode(), SummaryNode())}
-    return Plan(schema=schema, nodes=nodes, edges={"__start__": ("before_agent",)}, shows_nodes=False)
+    return Plan(schema=schema, nodes=nodes, edges={START: ("before_agent",)}, shows_nodes=False)

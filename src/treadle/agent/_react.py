@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TextIO, TypeAlias, TypeVar, cast, overload
@@ -11,7 +12,7 @@ from treadle.agent._base import AgentBase, private_thread
 from treadle.agent._begin import begin
 from treadle.agent._end import closing_record, reply_of
 from treadle.agent._input import Input, to_messages
-from treadle.agent._interrupt import Interruption, interrupt_thread
+from treadle.agent._interrupt import Interruption, interrupt_thread, last_word
 from treadle.agent._plan import GOTOS, react_plan
 from treadle.agent._reply import Limits, Reply
 from treadle.agent._saved import load_records, save_records
@@ -23,8 +24,8 @@ from treadle.agent._turn import AgentRequest, Turn, turn_of
 from treadle.errors import InputError
 from treadle.event import ErrorEvent, Event, PostCallEvent, PreCallEvent, ReasoningChunkEvent, RunFailedEvent
 from treadle.graph import EventStream, NodeContext
+from treadle.graph._answers import answers_below, raise_pause
 from treadle.graph._channel import Channel
-from treadle.graph._compiled import answers_below, raise_pause
 from treadle.graph._draw import mermaid
 from treadle.graph._run import Run, Terminal, active_run
 from treadle.graph._stream import Watcher
@@ -54,7 +55,7 @@ class ReActAgentBase(AgentBase):
         system_prompt: str | Template = "",
         toolkit: Toolkit | Iterable[Callable[..., Any] | Tool] = (),
         hooks: Iterable[Hook] = (),
-        store: Journal | str | None = None,
+        store: Journal | str | os.PathLike[str] | None = None,
         max_iters: int = 10,
         limits: Limits | None = None,
         options: Mapping[str, Any] | None = None,
@@ -74,7 +75,7 @@ class ReActAgentBase(AgentBase):
             system_prompt: Instructions for the model; may be a `Template`.
             toolkit: The tools, as a `Toolkit` or a list of functions.
             hooks: Hooks of this agent.
-            store: Where threads are kept: a `Journal` or a URL such as `sqlite:///runs.db`; in memory if not given.
+            store: Where threads are kept: a `Journal`, a URL such as `sqlite:///runs.db`, or a path; else in memory.
             max_iters: How many answers of the model one turn may take before it is asked for a summary.
             limits: Default limits of a turn.
             options: Passed to the model with every request (temperature, ...).
@@ -269,8 +270,8 @@ class ReActAgentBase(AgentBase):
 
         `message` becomes the agent's answer. Await what this returns to be sure that the wish was delivered.
         """
-        msg = Msg.assistant(message, name=self.name) if isinstance(message, str) else message
-        return interrupt_thread(self.journal, thread or self.thread, msg, now=when == "now")
+        answer = None if message is None else last_word(message, self.name)
+        return interrupt_thread(self.journal, thread or self.thread, answer, now=when == "now")
 
     def watch(self, thread: str | None = None) -> AsyncIterator[Event]:
         """Watch a run that somebody else started in this process, without slowing it."""
@@ -344,13 +345,12 @@ class ReActAgentBase(AgentBase):
         """Fit what was asked to what the thread was doing."""
         turn = Turn(self, run)
         run.scratch["turn"] = turn
-        request = cast("AgentRequest", run.request)
-        if run.listening and not turn.hooks.wanting(PreCallEvent) and request.messages:
-            event = PreCallEvent(source=run.source, messages=request.messages)
+        records = begin(turn, cast("AgentRequest", run.request))
+        turn.over = records is None
+        if run.listening and turn.given and not turn.hooks.wanting(PreCallEvent):  # else `before_agent` tells
+            event = PreCallEvent(source=run.source, messages=turn.given)
             event.seal()
             await run.forward(event)
-        records = begin(turn, request)
-        turn.over = records is None
         return records
 
     def close_run(self, run: Run, reason: str, error: BaseException | None) -> EndedRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -23,6 +24,18 @@ def background_loop() -> asyncio.AbstractEventLoop:
             thread.start()
             atexit.register(_stop, _loop, thread)
         return _loop
+
+
+def _after_fork() -> None:
+    """A forked child has the loop but not the thread that runs it, so it makes a loop of its own."""
+    global _lock, _loop
+    if _loop is not None:
+        atexit.unregister(_stop)
+    _lock, _loop = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

@@ -12,7 +12,7 @@ from treadle.agent._output import OutputSpec
 from treadle.agent._reply import Limits
 from treadle.agent._template import render
 from treadle.agent._texts import EMPTY_HINT, output_hint
-from treadle.errors import MalformedResponseError
+from treadle.errors import InputError, MalformedResponseError
 from treadle.event import ModifiableEvent, ReasoningChunkEvent, SummaryChunkEvent
 from treadle.graph._run import Run
 from treadle.graph._state import ThreadState
@@ -60,6 +60,8 @@ class Turn:
         self.output: OutputSpec | None = None
         self.over = False
         """Whether the turn had ended before this run, so that only its reply is wanted."""
+        self.given: tuple[Msg, ...] = ()
+        """The messages with which the run begins its turn."""
         self.abandoned: set[str] = set()
         self.since = 0
         """How many messages were there before the turn, its input included, where the run began it."""
@@ -133,9 +135,18 @@ class Turn:
         began = self.state.values["began"]
         return (
             (limits.tokens is not None and used.total_tokens >= limits.tokens)
-            or (limits.usd is not None and (used.cost or 0.0) >= limits.usd)
+            or (limits.usd is not None and self._spent() >= limits.usd)
             or (limits.seconds is not None and now() - began >= limits.seconds)
         )
+
+    def _spent(self) -> float:
+        """What the turn cost in dollars; a limit that cannot be checked is an error, not a limit that never holds."""
+        used = self.usage
+        if used.cost is None and used.requests:
+            raise InputError(
+                f"`Limits.usd` cannot be checked: the price of `{self.model.name}` is not known. Limit `tokens` instead."
+            )
+        return used.cost or 0.0
 
     # Asking the model.
 

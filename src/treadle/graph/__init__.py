@@ -4,6 +4,7 @@ from treadle.graph._compiled import CompiledGraph, GraphResult, StateAt
 from treadle.graph._control import END, START, Command, Send
 from treadle.graph._graph import StateGraph
 from treadle.graph._node import NodeContext, Retry, pause
+from treadle.graph._run import Run
 from treadle.graph._strategy import append, merge, replace
 from treadle.graph._stream import EventStream
 
@@ -16,6 +17,7 @@ __all__ = [
     "GraphResult",
     "NodeContext",
     "Retry",
+    "Run",
     "Send",
     "StateAt",
     "StateGraph",

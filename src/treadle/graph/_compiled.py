@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -73,7 +74,7 @@ class CompiledGraph:
         plan: Plan,
         *,
         name: str = "graph",
-        store: Journal | str | None = None,
+        store: Journal | str | os.PathLike[str] | None = None,
         gotos: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.name = name

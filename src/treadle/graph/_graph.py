@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -109,7 +110,7 @@ class StateGraph:
         self,
         *,
         name: str = "graph",
-        store: Journal | str | None = None,
+        store: Journal | str | os.PathLike[str] | None = None,
         pause_before: Iterable[str] = (),
         pause_after: Iterable[str] = (),
         pause_before_edge: Iterable[tuple[str, str]] = (),

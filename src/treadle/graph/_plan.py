@@ -23,8 +23,6 @@ class Route:
 
     function: Callable[[Any], Any]
     paths: Mapping[Any, str] | None = None
-    raw: bool = False
-    """Whether the function takes the `ThreadState` itself; the built-in loop uses this."""
 
     @property
     def slow(self) -> bool:
@@ -144,7 +142,7 @@ class Plan:
 
 
 def _call(route: Route, state: ThreadState) -> Any:
-    return route.function(state if route.raw else state.view())
+    return route.function(state.view())
 
 
 def _answer(route: Route, state: ThreadState) -> Any:

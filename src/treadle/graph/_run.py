@@ -24,7 +24,7 @@ from treadle.graph._plan import Plan
 from treadle.graph._state import ThreadState
 from treadle.graph._steps import Interrupted, Steps
 from treadle.graph._thread import OpenThread, desk_of
-from treadle.journal._journal import Journal
+from treadle.journal._journal import Journal, Note
 from treadle.journal._record import (
     EndedRecord,
     LateRecord,
@@ -135,6 +135,8 @@ class Run:
         self._task: asyncio.Task[Terminal] | None = None
         self._over = False
         self._chores: set[asyncio.Task[None]] = set()
+        self._heeded = 0
+        """The number of the last note that this run has heeded and not yet discarded."""
 
     # What callers do with a run.
 
@@ -190,6 +192,10 @@ class Run:
         self._observers.append(observer)
         self._listen()
         return observer
+
+    def unobserve(self, observer: Observer) -> None:
+        """Give an observer no more events."""
+        self._observers = [other for other in self._observers if other is not observer]
 
     def _listen(self) -> None:
         self.listening = True
@@ -264,9 +270,7 @@ class Run:
         runs = thread.desk.runs
         runs[self.name] = self
         try:
-            thread.listen(self._wake_for_mail())
-            await self._collect(interrupts=False)
-            await thread.commit()
+            await self._take_mail()
             await self.emit(RunStartedEvent(source=self.source))
             records = await self.host.begin_run(self)
             if records is None:
@@ -274,6 +278,8 @@ class Run:
                 return RunEndedEvent(source=self.source, reason=reason, result=await self.host.finish_run(self, reason))
             for record in records:
                 thread.record(record)
+            # Not before: these records tell of late results, and a note must be discarded before it is told.
+            thread.listen(self._wake_for_mail())
             return await self._guarded()
         finally:
             del runs[self.name]
@@ -284,8 +290,10 @@ class Run:
         try:
             if self._chores:
                 await asyncio.wait(self._chores)
-                if thread.lost is None:
-                    await thread.commit()
+            if thread.lost is None and self._fenced is None:
+                await self._discard_mail()
+        except JournalError as error:
+            logger.info("The mail of thread %r waits for its next run: %r", self.name, error)
         finally:
             await thread.close()
 
@@ -355,32 +363,51 @@ class Run:
             error.add_note(f"Closing the thread failed too: {second!r}")
         return RunFailedEvent(source=self.source, error=error)
 
-    # Notes from elsewhere.
+    # Notes from elsewhere. They are kept until what they say is recorded, so a run that is killed loses none.
+
+    async def _take_mail(self) -> None:
+        """Record what came since the last run; an interrupt among it was meant for a run that is over."""
+        self._heed(await self.journal.mail(self.opened.lease), interrupts=False)
+        await self._discard_mail()
 
     def _wake_for_mail(self) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._start_collecting)
+                loop.call_soon_threadsafe(self._start_reading)
 
         return wake
 
-    def _start_collecting(self) -> None:
+    def _start_reading(self) -> None:
         if not self._over:
-            chore = asyncio.ensure_future(self._collect())
+            chore = asyncio.ensure_future(self._read_mail())
             self._chores.add(chore)
             chore.add_done_callback(self._chores.discard)
 
-    async def _collect(self, *, interrupts: bool = True) -> None:
+    async def _read_mail(self) -> None:
         try:
-            notes = await self.journal.collect(self.opened.lease)
+            self._heed(await self.journal.mail(self.opened.lease))
         except JournalError as error:
             self._lost = error
             self._stop_work()
-            return
+
+    def _heed(self, notes: Sequence[Note], *, interrupts: bool = True) -> None:
         for note in notes:
-            if note["kind"] == "late":
-                self.record(LateRecord(call=note["call"], result=note["result"]))
-            elif interrupts:
-                self.interrupt(note.get("message"), now=note.get("now", False))
+            if note.number <= self._heeded:
+                continue
+            body = note.body
+            if body["kind"] != "late":
+                if interrupts:
+                    self.interrupt(body.get("message"), now=body.get("now", False))
+            elif all(late.call != body["call"] for late in self.opened.state.late):
+                self.record(LateRecord(call=body["call"], result=body["result"]))
+            self._heeded = note.number
+
+    async def _discard_mail(self) -> None:
+        """Remove the notes that were heeded, once what they said is durable."""
+        upto = self._heeded
+        if upto:
+            await self.commit()
+            await self.journal.discard(self.opened.lease, upto)
+            self._heeded = 0  # a store may count anew when no notes wait

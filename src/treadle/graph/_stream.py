@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from treadle.event import Event, RunFailedEvent
 from treadle.graph._channel import Channel
@@ -95,10 +95,11 @@ def _let_go(run: Run, channel: Channel, detach: bool) -> None:
 
 
 class Watcher(AsyncIterator[Event]):
-    """Events of somebody else's run; never slows it, and closing it changes nothing."""
+    """Events of somebody else's run; never slows it, and letting go of it changes nothing."""
 
     def __init__(self, run: Run) -> None:
-        self._observer: Any = run.observe()
+        self._run = run
+        self._observer = run.observe()
 
     def __aiter__(self) -> Watcher:
         return self
@@ -108,3 +109,6 @@ class Watcher(AsyncIterator[Event]):
         if event is None:
             raise StopAsyncIteration
         return event
+
+    def __del__(self) -> None:
+        self._run.unobserve(self._observer)  # else what nobody reads would pile up until the run is over

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from treadle.journal._journal import Journal, Lease, Snapshot, ThreadInfo
+from treadle.journal._journal import Journal, Lease, Note, Snapshot, ThreadInfo
 from treadle.journal._memory import MemoryStore
 from treadle.journal._open import open_store
 from treadle.journal._record import (
@@ -32,6 +32,7 @@ __all__ = [
     "LateRecord",
     "Lease",
     "MemoryStore",
+    "Note",
     "PausedRecord",
     "Record",
     "ResumedRecord",

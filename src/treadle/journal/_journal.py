@@ -46,6 +46,14 @@ class ThreadInfo:
     forked_at: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A note that waits for whoever drives a thread. Numbers are positive, and grow as long as there are notes."""
+
+    number: int
+    body: Mapping[str, Any]
+
+
 class Journal(Protocol):
     """A store of threads: each an append-only list of records, numbered from 1.
 
@@ -92,15 +100,19 @@ class Journal(Protocol):
         ...
 
     async def delete(self, thread: str) -> None:
-        """Remove a thread and the ones below it (`thread/...`); forks keep what they share. `AgentBusyError` if driven."""
+        """Remove a thread and the ones below it (`thread/...`); forks keep what they share. Not while it is driven."""
         ...
 
     async def post(self, thread: str, mail: Mapping[str, Any]) -> None:
         """Leave a note for whoever drives the thread, now or next; needs no lease."""
         ...
 
-    async def collect(self, lease: Lease) -> list[dict[str, Any]]:
-        """Take all notes out, oldest first."""
+    async def mail(self, lease: Lease) -> list[Note]:
+        """Return the notes that wait, oldest first. They are kept until `discard`; `LeaseLostError` if not ours."""
+        ...
+
+    async def discard(self, lease: Lease, upto: int) -> None:
+        """Remove the notes up to number `upto`; `LeaseLostError` if that is not ours."""
         ...
 
     def listen(self, lease: Lease, wake: Callable[[], None]) -> Callable[[], None]:

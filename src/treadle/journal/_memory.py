@@ -13,7 +13,7 @@ from typing import Any
 from treadle.errors import JournalError
 from treadle.journal import _rules as rules
 from treadle.journal._bells import ring
-from treadle.journal._journal import Lease, Snapshot, ThreadInfo
+from treadle.journal._journal import Lease, Note, Snapshot, ThreadInfo
 from treadle.journal._record import Record
 
 
@@ -49,7 +49,7 @@ class _Thread:
         self.owner = ""
         self.parent: str | None = None
         self.forked_at: int | None = None
-        self.mail: list[dict[str, Any]] | None = None
+        self.mail: list[Note] | None = None
         self.snapshots: list[Snapshot] | None = None
         self.listeners: list[Callable[[], None]] | None = None
         self.waiters: deque[_Waiter] | None = None
@@ -187,16 +187,21 @@ class MemoryStore:
         with self._lock:
             entry = self._entry(thread)
             entry.mail = entry.mail or []
-            entry.mail.append(dict(mail))
+            number = entry.mail[-1].number + 1 if entry.mail else 1
+            entry.mail.append(Note(number=number, body=dict(mail)))
             listeners = tuple(entry.listeners or ())
         ring(listeners)
 
-    async def collect(self, lease: Lease) -> list[dict[str, Any]]:
-        """Take all notes out, oldest first."""
+    async def mail(self, lease: Lease) -> list[Note]:
+        """Return the notes that wait, oldest first."""
+        with self._lock:
+            return list(self._held(lease).mail or ())
+
+    async def discard(self, lease: Lease, upto: int) -> None:
+        """Remove the notes up to number `upto`."""
         with self._lock:
             entry = self._held(lease)
-            mail, entry.mail = entry.mail, None
-            return mail or []
+            entry.mail = [note for note in entry.mail or () if note.number > upto] or None
 
     def listen(self, lease: Lease, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when a note arrives, or at once if one is there; returns how to stop that."""

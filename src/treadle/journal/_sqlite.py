@@ -14,7 +14,7 @@ from treadle.journal import _rules as rules
 from treadle.journal import _sqlite_reads as reads
 from treadle.journal import _sqlite_writes as writes
 from treadle.journal._bells import ring
-from treadle.journal._journal import Lease, Snapshot, ThreadInfo
+from treadle.journal._journal import Lease, Note, Snapshot, ThreadInfo
 from treadle.journal._record import Record, encode
 from treadle.journal._sqlite_file import Settings
 from treadle.journal._sqlite_job import Job
@@ -148,9 +148,13 @@ class SQLiteStore:
         run = partial(writes.post, name=thread, body=body)
         await self._writer.do(Job(run, after=lambda _: ring(listeners.of((thread,))), size=len(body)))
 
-    async def collect(self, lease: Lease) -> list[dict[str, Any]]:
-        """Take all notes out, oldest first."""
-        return await self._writer.do(Job(partial(self._leases.collect, lease)))
+    async def mail(self, lease: Lease) -> list[Note]:
+        """Return the notes that wait, oldest first."""
+        return await self._writer.do(Job(partial(self._leases.mail, lease)))
+
+    async def discard(self, lease: Lease, upto: int) -> None:
+        """Remove the notes up to number `upto`."""
+        await self._writer.do(Job(partial(self._leases.discard, lease, upto)))
 
     def listen(self, lease: Lease, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` soon after a note arrives or the lease is lost; returns how to stop that."""

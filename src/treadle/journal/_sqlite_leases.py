@@ -11,12 +11,11 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from treadle.journal import _rules as rules
 from treadle.journal import _sqlite_writes as writes
 from treadle.journal._bells import Freed, Listeners, ring
-from treadle.journal._journal import Lease, Snapshot
+from treadle.journal._journal import Lease, Note, Snapshot
 from treadle.journal._owner import this_process
 from treadle.journal._sqlite_reads import Found, last_seq
 
@@ -113,9 +112,13 @@ class Leases:
         rules.check_snapshot(lease, snapshot, self._length(held, connection))
         writes.save_snapshot(connection, held.thread.id, snapshot, data)
 
-    def collect(self, lease: Lease, connection: sqlite3.Connection) -> list[dict[str, Any]]:
-        """Take the thread's mail out."""
-        return writes.collect(connection, self._check(lease, connection).thread.id)
+    def mail(self, lease: Lease, connection: sqlite3.Connection) -> list[Note]:
+        """Return the thread's mail."""
+        return writes.mail(connection, self._check(lease, connection).thread.id)
+
+    def discard(self, lease: Lease, upto: int, connection: sqlite3.Connection) -> None:
+        """Remove the thread's mail up to a number."""
+        writes.discard(connection, self._check(lease, connection).thread.id, upto)
 
     def has_news(self, lease: Lease, connection: sqlite3.Connection) -> bool:
         """Say whether there is mail, or the lease is lost."""

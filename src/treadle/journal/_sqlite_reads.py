@@ -17,7 +17,7 @@ _THREADS = f"""
     SELECT t.name, t.created, t.forked_at, p.name,
         (SELECT id & {_LAST_SEQ} FROM records WHERE id BETWEEN t.id << {SEQ_BITS} AND t.id << {SEQ_BITS} | {_LAST_SEQ}
          ORDER BY id DESC LIMIT 1),
-        (SELECT json_extract(body, '$.at') FROM records
+        (SELECT CASE WHEN json_valid(body) THEN json_extract(body, '$.at') ELSE body END FROM records
          WHERE id BETWEEN t.id << {SEQ_BITS} AND t.id << {SEQ_BITS} | {_LAST_SEQ} ORDER BY id DESC LIMIT 1)
     FROM threads AS t LEFT JOIN threads AS p ON p.id = t.parent
     WHERE t.name >= ? AND (? IS NULL OR t.name < ?) ORDER BY t.name
@@ -115,6 +115,11 @@ def load_snapshot(connection: sqlite3.Connection, name: str, until: int | None) 
     return Snapshot(seq=found[0], since=found[1], data=data)
 
 
+def _time(at: float | str, name: str) -> float:
+    """When a record was made; where it holds NaN or Infinity, which not every SQLite takes for JSON, it came whole."""
+    return at if isinstance(at, float | int) else parse(at, f"The last record of thread {name!r}")["at"]
+
+
 def parse(text: str, what: str) -> dict[str, Any]:
     """Read a JSON object that we wrote."""
     try:
@@ -133,7 +138,7 @@ def threads(connection: sqlite3.Connection, prefix: str) -> list[ThreadInfo]:
             thread=name,
             seq=seq or forked_at or 0,
             created=created,
-            updated=created if at is None else at,
+            updated=created if at is None else _time(at, name),
             parent=parent,
             forked_at=forked_at,
         )

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from treadle.journal import _rules as rules
-from treadle.journal._journal import Lease, Snapshot
+from treadle.journal._journal import Lease, Note, Snapshot
 from treadle.journal._owner import is_dead
 from treadle.journal._sqlite_file import SEQ_BITS
 from treadle.journal._sqlite_reads import Found, exists, find, last_seq, parse
@@ -177,13 +177,15 @@ def post(connection: sqlite3.Connection, name: str, body: str) -> None:
     )
 
 
-def collect(connection: sqlite3.Connection, thread: int) -> list[dict[str, Any]]:
-    """Take all notes out."""
-    rows = connection.execute("SELECT body FROM mail WHERE thread = ? ORDER BY number", (thread,)).fetchall()
-    mail = [parse(row[0], f"Mail of thread number {thread}") for row in rows]
-    if mail:
-        connection.execute("DELETE FROM mail WHERE thread = ?", (thread,))
-    return mail
+def mail(connection: sqlite3.Connection, thread: int) -> list[Note]:
+    """Return the notes that wait, oldest first."""
+    rows = connection.execute("SELECT number, body FROM mail WHERE thread = ? ORDER BY number", (thread,)).fetchall()
+    return [Note(number=number, body=parse(body, f"Mail of thread number {thread}")) for number, body in rows]
+
+
+def discard(connection: sqlite3.Connection, thread: int, upto: int) -> None:
+    """Remove the notes up to a number."""
+    connection.execute("DELETE FROM mail WHERE thread = ? AND number <= ?", (thread, upto))
 
 
 def has_mail(connection: sqlite3.Connection, thread: int) -> bool:

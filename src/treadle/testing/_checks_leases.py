@@ -65,7 +65,9 @@ async def a_lost_lease_may_do_nothing(make_store: MakeStore) -> None:
     with refused(LeaseLostError):
         await store.save_snapshot(old, Snapshot(seq=1, since=0, data={}))
     with refused(LeaseLostError):
-        await store.collect(old)
+        await store.mail(old)
+    with refused(LeaseLostError):
+        await store.discard(old, 1)
     await store.release(old)
     with refused(AgentBusyError):
         await store.acquire(thread, owner="run-3")

@@ -146,7 +146,7 @@ async def deleting_takes_all_below(make_store: MakeStore) -> None:
     assert await store.load_snapshot(root) is None
     lease = await store.acquire(root, owner="run")
     assert lease.seq == 0
-    assert await store.collect(lease) == []
+    assert await store.mail(lease) == []
     await store.append(lease, 0, notes("new"))
     await store.release(lease)
     assert await texts(store, root) == ["new"]

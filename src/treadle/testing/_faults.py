@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from treadle.errors import JournalError
-from treadle.journal import Journal, Lease, Record, Snapshot, ThreadInfo
+from treadle.journal import Journal, Lease, Note, Record, Snapshot, ThreadInfo
 
 Write: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -106,9 +106,13 @@ class FaultyJournal:
         """Leave a note."""
         await self.journal.post(thread, mail)
 
-    async def collect(self, lease: Lease) -> list[dict[str, Any]]:
-        """Take all notes out."""
-        return await self.journal.collect(lease)
+    async def mail(self, lease: Lease) -> list[Note]:
+        """Return the notes that wait."""
+        return await self.journal.mail(lease)
+
+    async def discard(self, lease: Lease, upto: int) -> None:
+        """Remove notes."""
+        await self.journal.discard(lease, upto)
 
     def listen(self, lease: Lease, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when a note arrives or the lease is lost."""

@@ -65,7 +65,13 @@ class Tool:
 
     def needs_approval(self, input: Mapping[str, Any]) -> bool:
         """Whether a person has to agree to a call with this input."""
-        return self.approval if isinstance(self.approval, bool) else bool(self.approval(input))
+        if isinstance(self.approval, bool):
+            return self.approval
+        try:
+            return bool(self.approval(input))
+        except Exception as error:
+            error.add_note(f"In the `approval` function of tool `{self.name}`.")
+            raise
 
     async def run(self, arguments: Mapping[str, Any], ctx: ToolContext) -> ToolResult:
         """Do the work. `arguments` is what `validate` returned."""
