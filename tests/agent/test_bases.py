@@ -124,9 +124,12 @@ async def test_print_hooks_change_what_is_shown_and_not_what_is_stored() -> None
 
 
 def test_a_model_must_be_a_model() -> None:
-    for wrong in ("openai:gpt-5-mini", 7):
-        with pytest.raises(InputError, match="ChatModel"):
-            ReActAgent(name="x", model=wrong)  # type: ignore[arg-type]
+    wrong: Any = 7
+    with pytest.raises(InputError, match="ChatModel"):
+        ReActAgent(name="x", model=wrong)
+    with pytest.raises(InputError, match="provider:name"):
+        ReActAgent(name="x", model="gpt-5-mini")
+    assert ReActAgent(name="x", model="openai:gpt-5-mini").model.name == "gpt-5-mini"
 
 
 def test_the_loop_can_be_drawn() -> None:

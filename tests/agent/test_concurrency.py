@@ -177,8 +177,10 @@ async def test_agents_in_several_loops_share_a_store(store: Journal) -> None:
 
 async def test_going_on_with_a_thread_that_has_nothing_is_refused() -> None:
     agent = agent_of(["Never."])
-    with pytest.raises(InputError, match="nothing to go on with"):
+    with pytest.raises(InputError, match="no thread 'misspelt'"):
         await agent.resume("misspelt")
+    with pytest.raises(InputError, match="nothing to go on with"):
+        await agent.call(thread="misspelt")
     assert await agent.journal.threads() == []
 
 

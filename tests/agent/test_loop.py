@@ -426,3 +426,29 @@ async def test_a_hook_that_raises_on_the_reply_fails_the_run_and_the_answer_stay
         await agent.call("Hi")
     assert said(await valid_history(agent)) == ["user: Hi", "assistant: Hello."]
     assert (await records(agent))[-1]["reason"] == "failed"
+
+
+async def test_a_call_begins_as_soon_as_there_is_a_place_for_it() -> None:
+    running: set[int] = set()
+    gates = [asyncio.Event() for _ in range(4)]
+    begun: asyncio.Queue[int] = asyncio.Queue()
+
+    async def wait(i: int) -> int:
+        running.add(i)
+        begun.put_nowait(i)
+        await gates[i].wait()
+        running.remove(i)
+        return i
+
+    calls = [tool_call("wait", i=i) for i in range(4)]
+    agent = agent_of([calls, "Done."], toolkit=Toolkit([wait], max_parallel=2))
+    task = asyncio.ensure_future(agent.call("Go."))
+    assert [await begun.get(), await begun.get()] == [0, 1]
+    gates[1].set()
+    assert await begun.get() == 2, "the third begins though the first still runs"
+    assert running == {0, 2}
+    for gate in gates:
+        gate.set()
+    assert (await task).text == "Done."
+    history = await valid_history(agent)
+    assert [result.text for msg in history for result in msg.tool_results] == ["0", "1", "2", "3"]

@@ -75,9 +75,6 @@ DECIDED = [
     Decided("reject, no reason", Reject(), ["look 1"], "[ERROR] The call of `pay` was rejected.", "rejected"),
     Decided("result", Result("paid by hand"), ["look 1"], "paid by hand"),
     Decided("blocks", Result([TextBlock(text="paid")], status="error"), ["look 1"], "paid", "error"),
-    Decided(
-        "edit that does not fit", Edit({"sum": 5}), ["look 1"], "[ERROR] The arguments of `pay` are not valid:", "error"
-    ),
 ]
 
 
@@ -107,6 +104,7 @@ REFUSED = [
     Refused("finished call", {"look": Approve()}, DecisionError, "look"),
     Refused("no decision", {"pay": "yes"}, DecisionError, "'yes' is no decision about call 'pay'"),
     Refused("retry", {"pay": Retry()}, DecisionError, "`Retry` does not fit call 'pay' (approval)"),
+    Refused("edit", {"pay": Edit({"sum": 5})}, DecisionError, "The arguments of `pay` are not valid:\n- `amount`"),
     Refused("nothing", {}, InputError, "empty"),
 ]
 

@@ -38,7 +38,12 @@ async def test_a_sub_agent_works_on_a_thread_below_the_callers(store: Journal) -
     assert (reply.text, office.paid) == ("All done.", [5])
     history = await valid_history(office.boss, "t")
     assert said(history) == ["user: Go.", "assistant: ask()", "tool: Paid 5.", "assistant: All done."]
-    assert history[2].tool_results[0].metadata == {"reason": "answered", "thread": "t/ask"}
+    assert history[2].tool_results[0].metadata == {
+        "reason": "answered",
+        "thread": "t/ask",
+        "usage": {"requests": 2},
+    }
+    assert reply.usage.requests == 4, "what a sub-agent uses is its caller's too"
     below = await valid_history(office.boss, "t/ask")
     assert said(below) == ["user: Pay 5.", "assistant: pay()", "tool: paid 5", "assistant: Paid 5."]
     assert below[0].name == "Boss"

@@ -204,7 +204,7 @@ async def test_the_run_has_ten_steps_and_every_kind_of_call(truth: Truth) -> Non
         "reason": "finished",
         "text": '{"title": "Books", "paid": 3}',
         "output": {"title": "Books", "paid": 3},
-        "requests": 10,
+        "requests": 16,  # ten of its own, six of its sub-agents
     }
 
 

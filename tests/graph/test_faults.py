@@ -7,12 +7,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 
 from graph.support import Breaking, Counting, Crash, FilePlace, Given, Place
-from treadle.errors import AgentBusyError, GraphError, InputError, NodeTimeoutError
+from treadle.errors import AgentBusyError, GraphError, InputError, JournalError, NodeTimeoutError
 from treadle.graph import END, START, Command, CompiledGraph, NodeContext, Retry, StateGraph, append, pause
 from treadle.journal import Journal, Lease, MemoryStore, Record, UpdateRecord
 
@@ -100,7 +100,7 @@ async def main():
     compiled = graph.compile(store="sqlite:///" + sys.argv[1])
     result = await compiled.invoke({} if sys.argv[2] == "die" else None, thread="t")
     print(result["log"])
-    await compiled.journal.close()
+    await compiled.close()
 
 asyncio.run(main())
 """
@@ -345,15 +345,42 @@ async def test_a_second_run_on_a_thread_is_refused_or_waits() -> None:
         await graph.update_state("t", {"log": ["x"]})
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await graph.invoke({}, thread="t", wait=True)
-    second = asyncio.create_task(graph.invoke({}, thread="t", wait=True))
+            await graph.invoke({}, thread="t", on_busy="wait")
+    with pytest.raises(AgentBusyError):
+        await graph.stream({}, thread="t").result()
+    second = asyncio.create_task(graph.invoke({}, thread="t", on_busy="wait"))
+    third = asyncio.create_task(graph.stream({}, thread="t", on_busy="wait").result())
     other = asyncio.create_task(graph.invoke({}, thread="other"))
     go.set()
-    assert ((await first)["log"], (await second)["log"], (await other)["log"]) == (["a"], ["a", "a"], ["a"])
+    assert ((await first)["log"], (await other)["log"]) == (["a"], ["a"])
+    assert {len((await second)["log"]), len((await third)["log"])} == {2, 3}
 
 
-@pytest.mark.parametrize("now", [False, True])
-async def test_an_interrupt_stops_before_the_next_step_or_now(place: Place, now: bool) -> None:
+async def test_resuming_a_busy_thread_is_refused_or_waits() -> None:
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    async def node(state: Log) -> Log:
+        answer = pause()
+        inside.set()
+        await go.wait()
+        return {"log": [answer]}
+
+    graph = one_node(node)
+    await graph.invoke({}, thread="t")
+    first = asyncio.create_task(graph.resume("t", "A"))
+    await inside.wait()
+    with pytest.raises(AgentBusyError):
+        await graph.resume("t", "B")
+    second = asyncio.create_task(graph.resume("t", "B", on_busy="wait"))
+    go.set()
+    assert (await first)["log"] == ["A"]
+    with pytest.raises(InputError, match="has nothing to go on with"):
+        await second
+
+
+@pytest.mark.parametrize("when", ["checkpoint", "now"])
+async def test_an_interrupt_stops_before_the_next_step_or_now(place: Place, when: Literal["checkpoint", "now"]) -> None:
+    now = when == "now"
     inside, go = asyncio.Event(), asyncio.Event()
     counting = Counting()
 
@@ -370,7 +397,7 @@ async def test_an_interrupt_stops_before_the_next_step_or_now(place: Place, now:
     journal = Breaking(place())
     task = asyncio.create_task(build(journal).invoke({}, thread="t"))
     await inside.wait()
-    await build(place()).interrupt("t", now=now)
+    await build(place()).interrupt("t", when=when)
     if not now:
         await journal.mailed.wait()
         go.set()
@@ -382,10 +409,77 @@ async def test_an_interrupt_stops_before_the_next_step_or_now(place: Place, now:
     assert counting.runs == {"a": 2 if now else 1, "b": 1}
 
 
+@pytest.mark.parametrize("how", ["await", "call", "thread"])
+async def test_an_interrupt_in_the_same_process_needs_no_waiting(how: str) -> None:
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    async def node(state: Log) -> Log:
+        inside.set()
+        await go.wait()
+        return {"log": ["a"]}
+
+    graph = one_node(node)
+    task = asyncio.create_task(graph.invoke({}, thread="t"))
+    await inside.wait()
+    if how == "await":
+        await graph.interrupt("t", when="now")
+    elif how == "call":
+        graph.interrupt("t", when="now")
+    else:
+        await asyncio.to_thread(lambda: graph.interrupt("t", when="now"))
+    assert (await asyncio.wait_for(task, 5)).reason == "interrupted"
+
+
 async def test_an_interrupt_without_a_run_is_forgotten() -> None:
     graph = one_node(Counting().node("a"))
     await graph.interrupt("t")
     assert (await graph.invoke({}, thread="t")).reason == "ended"
+
+
+async def test_what_makes_no_sense_is_refused_by_name() -> None:
+    graph: Any = one_node(Counting().node("a"))
+    for ask in (graph.invoke, graph.stream):
+        for thread in ("", 7):
+            with pytest.raises(InputError, match=r"`thread` is .* not empty, not (''|7)"):
+                await ask({}, thread=thread)
+        with pytest.raises(InputError, match="`on_busy` is 'error' or 'wait', not True"):
+            await ask({}, on_busy=True)
+    with pytest.raises(InputError, match="`on_busy` is 'error' or 'wait', not 'no'"):
+        await graph.resume("t", on_busy="no")
+    with pytest.raises(InputError, match="`when` is 'checkpoint' or 'now', not 'soon'"):
+        graph.interrupt("t", when="soon")
+    for work in (lambda: graph.resume(""), lambda: graph.resume(None), lambda: graph.update_state("", {})):
+        with pytest.raises(InputError, match="`thread` is"):
+            await work()
+    with pytest.raises(InputError, match="`thread` is"):
+        graph.interrupt("")
+    assert await graph.journal.threads() == []
+
+
+def test_code_without_async_runs_and_resumes_a_graph() -> None:
+    graph = one_node(lambda state: {"log": [pause("?")]})
+    paused = graph.invoke_sync({}, thread="t")
+    assert paused.pause is not None
+    assert graph.resume_sync("t", "yes")["log"] == ["yes"]
+    with pytest.raises(InputError, match="nothing to go on with"):
+        graph.invoke_sync(thread="t")
+
+
+async def test_sync_calls_work_inside_a_running_loop_and_inside_a_node() -> None:
+    inner = one_node(Counting().node("inner"))
+    outer = one_node(lambda state: {"log": inner.invoke_sync({})["log"]})
+    assert outer.invoke_sync({})["log"] == ["inner"]
+    assert (await outer.invoke({}))["log"] == ["inner"]
+
+
+async def test_a_graph_closes_its_store(tmp_path: Path) -> None:
+    graph = StateGraph(Log).add_node("a", Counting().node("a")).add_edge(START, "a").add_edge("a", END)
+    async with graph.compile(store=tmp_path / "t.db") as compiled:
+        await compiled.invoke({}, thread="t")
+    with pytest.raises(JournalError):
+        await compiled.invoke({}, thread="t")
+    await compiled.close()
+    await graph.compile().close()  # which has opened none
 
 
 async def test_a_node_that_a_newer_graph_does_not_have_is_a_clear_error(place: Place) -> None:

@@ -8,9 +8,11 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from graph.support import Counting, Place, wish_ids
+from treadle import ReActAgent
 from treadle.errors import InputError, StateError
 from treadle.event import Wish
 from treadle.graph import END, START, Command, CompiledGraph, NodeContext, StateGraph, append, pause
+from treadle.testing import ScriptedModel, tool_call
 
 
 class Log(TypedDict, total=False):
@@ -205,6 +207,18 @@ async def test_a_command_may_pause_after_its_node(place: Place) -> None:
     assert (wish_ids(result), result["log"]) == (["look"], ["a"])
     assert (await build().resume("t")).reason == "ended"
     assert counting.runs["a"] == 1
+
+
+async def test_pause_in_a_tool_of_an_agent_that_is_a_node_is_an_error_of_the_tool() -> None:
+    def ask(question: str) -> str:
+        return str(pause(question))
+
+    agent = ReActAgent(name="agent", model=ScriptedModel([[tool_call("ask", question="?")], "Sorry."]), toolkit=[ask])
+    graph = StateGraph({"messages": append}).add_node(agent).add_edge(START, "agent").add_edge("agent", END).compile()
+    result = await graph.invoke({"messages": ["Ask."]})
+    assert (result.reason, result.pause) == ("ended", None)
+    assert isinstance(agent.model, ScriptedModel)
+    assert "`Suspend` instead" in agent.model.requests[1].messages[-1].tool_results[0].text
 
 
 def test_pause_outside_a_node_is_an_error() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Annotated, Any, Literal, TypedDict, cast
 
 import pytest
 
@@ -277,6 +278,105 @@ async def test_an_agent_without_anything_to_read_is_an_error() -> None:
     agent = ReActAgent(name="solver", model=ScriptedModel(["x"]))
     with pytest.raises(StateError, match="Agent 'solver' reads the state's `input` or `messages`"):
         await single(Chat, "solve", agent).invoke({})
+
+
+class Talk(TypedDict, total=False):
+    input: str
+    messages: list[Msg]
+    maybe: list[Msg] | None
+    either: list[Msg] | Msg
+    added: Annotated[list[Msg], operator.add]
+    one: Msg
+    optional: Msg | None
+    worded: Msg | str
+    words: str | None
+    verdict: Literal["It is 42.", "It is not."]
+    count: int
+    texts: list[str]
+    facts: Annotated[dict[str, Any], merge]
+    when: date
+    strange: object
+    odd: Counting  # which nothing can store
+
+
+@dataclass
+class Greeted:
+    input: str
+    messages: list[Msg] = field(default_factory=lambda: [Msg.assistant("Welcome.", name="host")])
+
+
+def shape(value: Any) -> Any:
+    return [*map(shape, cast("list[Any]", value))] if isinstance(value, list) else getattr(value, "text", value)
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "after"),
+    [
+        ("messages", {}, ["It is 42."]),
+        ("messages", {"messages": [Msg.user("Hi")]}, ["Hi", "It is 42."]),
+        ("maybe", {}, ["It is 42."]),
+        ("maybe", {"maybe": None}, ["It is 42."]),
+        ("maybe", {"maybe": [Msg.user("Hi")]}, ["Hi", "It is 42."]),
+        ("either", {}, "It is 42."),
+        ("either", {"either": [Msg.user("Hi")]}, ["Hi", "It is 42."]),
+        ("added", {"added": [Msg.user("Hi")]}, ["Hi", "It is 42."]),
+        ("one", {"one": Msg.user("Hi")}, "It is 42."),
+        ("optional", {}, "It is 42."),
+        ("worded", {"worded": "Hi"}, "It is 42."),
+    ],
+)
+async def test_an_agents_reply_is_a_message_in_the_form_of_its_key(
+    place: Place, key: str, before: Any, after: Any
+) -> None:
+    agent = ReActAgent(name="solver", model=ScriptedModel(["It is 42."]), output_key=key)
+    result = await single(Talk, "solve", agent, place()).invoke({"input": "?", **before}, thread="t")
+    assert shape(result[key]) == after
+    again = await single(Talk, "solve", agent, place()).state("t")  # as another process reads it
+    assert shape(again.state[key]) == after
+    last = again.state[key][-1] if isinstance(after, list) else again.state[key]
+    assert (type(last), last.name) == (Msg, "solver")
+
+
+async def test_an_agent_goes_on_with_the_list_that_the_state_began_with() -> None:
+    agent = ReActAgent(name="solver", model=ScriptedModel(["It is 42."]))
+    result = await single(Greeted, "solve", agent).invoke({"input": "?"})
+    assert shape(result["messages"]) == ["Welcome.", "It is 42."]
+
+
+async def test_agents_talk_in_a_state_without_types() -> None:
+    for state in (None, {"messages": append}):
+        models = ScriptedModel(["A draft."]), ScriptedModel(["Too short."])
+        graph = StateGraph(state)
+        for name, model in zip(("writer", "critic"), models, strict=True):
+            graph.add_node(ReActAgent(name=name, model=model))
+        graph.add_edge(START, "writer").add_edge("writer", "critic").add_edge("critic", END)
+        result = await graph.compile().invoke({"messages": [Msg.user("Write!")]})
+        assert [msg["name"] for msg in result["messages"]] == ["user", "writer", "critic"]
+        assert [(msg.role, msg.text) for msg in models[1].requests[0].messages if msg.role != "system"] == [
+            ("user", "Write!"), ("assistant", "A draft."),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["words", "verdict", "strange"])
+async def test_an_agents_reply_is_text_where_text_fits(key: str) -> None:
+    agent = ReActAgent(name="solver", model=ScriptedModel(["It is 42."]), output_key=key)
+    assert (await single(Talk, "solve", agent).invoke({"input": "?"}))[key] == "It is 42."
+
+
+@pytest.mark.parametrize("key", ["count", "texts", "facts", "when", "odd", "nowhere", None])
+async def test_a_key_that_cannot_take_the_reply_is_an_error_before_the_model_is_asked(key: str | None) -> None:
+    model = ScriptedModel(["It is 42."])
+    agent = ReActAgent(name="solver", model=model, output_key=key)
+    with pytest.raises(StateError, match=f"Agent 'solver' cannot write its reply.*{key or 'solver'}.*`output_key`"):
+        await single(Slotted if key is None else Talk, "solve", agent).invoke({"input": "?"})
+    assert model.requests == []
+
+
+async def test_messages_that_do_not_fit_their_key_are_an_error() -> None:
+    for update in ({"messages": Msg.user("Hi")}, {"one": [Msg.user("Hi")]}, {"maybe": Msg.user("Hi")}):
+        [name] = update
+        with pytest.raises(StateError, match=f"`{name}` cannot be stored: it holds"):
+            await single(Talk, "node", lambda state, update=update: update).invoke({})
 
 
 async def test_an_agents_stream_is_part_of_the_graphs() -> None:

@@ -25,7 +25,7 @@ from hook.support import (
 )
 from treadle import Hook, ReActAgent
 from treadle.event import ActingChunkEvent, Event, PostActingEvent, PreActingEvent
-from treadle.graph._run import Run
+from treadle.graph import Run
 from treadle.hook import CallTool, ToolCall, around_tool, post_acting, pre_acting
 from treadle.journal import FinishedRecord, Journal, SettledRecord, StartedRecord
 from treadle.message import ToolResultBlock, ToolUseBlock

@@ -10,7 +10,7 @@ import pytest
 
 from hook.support import ADD, ADD_TWICE, THREAD, Log, add, agent_of, lines, results, valid_history
 from treadle import Hook, ReActAgent, Toolkit
-from treadle.errors import EventError, ModelError
+from treadle.errors import EventError, InputError, ModelError
 from treadle.event import (
     ActingChunkEvent,
     ErrorEvent,
@@ -26,10 +26,12 @@ from treadle.event import (
     ReasoningChunkEvent,
     RunEndedEvent,
     RunFailedEvent,
+    RunStartedEvent,
     SummaryChunkEvent,
 )
 from treadle.hook import CallModel, around_model, on, on_error, post_acting, post_call, pre_reasoning
 from treadle.journal import Journal
+from treadle.message import ToolResultBlock
 from treadle.model import ModelRequest, ModelResponse
 from treadle.testing import tool_call
 from treadle.tool import ToolContext
@@ -208,6 +210,17 @@ async def test_an_error_of_the_model_reaches_error_hooks() -> None:
     assert told == [error]
 
 
+async def test_an_error_at_the_beginning_of_a_run_reaches_error_hooks_too() -> None:
+    log = Log(ErrorEvent, RunFailedEvent)
+    agent = agent_of(["Hi."], log)
+    with pytest.raises(InputError):
+        await agent.call(ToolResultBlock(id="unknown", name="add", output="42"), thread=THREAD)
+    with pytest.raises(Boom):
+        await agent_of(["Hi."], log, Raising(RunStartedEvent)).call("Hello", thread=THREAD)
+    assert log.names == ["Error", "RunFailed", "Error", "RunFailed"]
+    assert await agent.journal.read(THREAD) == []
+
+
 async def test_an_error_hook_that_raises_does_not_hide_the_error() -> None:
     agent = agent_of([ModelError("overloaded")], Raising(ErrorEvent))
     with pytest.raises(ModelError, match="overloaded") as caught:
@@ -265,6 +278,26 @@ async def test_a_hook_is_cancelled_with_its_run(kind: type[Event], calls: Any) -
     assert log.seen == []
     assert (await lines(agent))[-1] == "ended interrupted"
     await valid_history(agent)
+
+
+@pytest.mark.parametrize("kind", [RunStartedEvent, PreCallEvent, PostCallEvent, ErrorEvent, RunEndedEvent])
+async def test_a_timeout_reaches_a_hook_on_the_first_and_last_events_too(kind: type[Event]) -> None:
+    waiting = asyncio.Event()
+
+    @on(kind)
+    async def waits(event: Event) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    agent = agent_of([ValueError("No.") if kind is ErrorEvent else "Hi.", "Well."], waits)
+    running = asyncio.ensure_future(agent.call("Hello", thread=THREAD))
+    await waiting.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 60)
+    await valid_history(agent)
+    agent.remove_hook("waits")
+    assert (await agent.call("Hello?", thread=THREAD)).text in ("Hi.", "Well.")
 
 
 async def test_a_hook_that_raises_on_the_last_event_changes_nothing() -> None:

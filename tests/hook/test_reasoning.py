@@ -21,7 +21,7 @@ from treadle.event import (
     ReasoningChunkEvent,
     SummaryChunkEvent,
 )
-from treadle.graph._run import Run
+from treadle.graph import Run
 from treadle.hook import (
     CallModel,
     around_model,

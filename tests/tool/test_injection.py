@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import typing
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from tool.support import Progress, context_of, invoke, output
 from treadle.errors import ToolDefinitionError, ToolError, ToolInputError
+from treadle.message import TextBlock, ToolUseBlock
 from treadle.tool import Context, FunctionTool, Tool, ToolContext, Toolkit, tool
 
 KEY = "sk-1234567890"
@@ -231,3 +232,29 @@ async def test_what_a_tool_learns_about_its_call(caplog: pytest.LogCaptureFixtur
     assert result.output == '["call-1","look","t","a","r",false]'
     assert progress.chunks == ["half way"]
     assert caplog.record_tuples == [("treadle.tool.look", logging.WARNING, "looking")]
+
+
+async def test_a_locked_preset_is_in_no_result_and_no_progress() -> None:
+    shown: list[Any] = []
+
+    async def fetch(key: str, ctx: ToolContext) -> AsyncIterator[str]:
+        await ctx.emit(f"asking with {key}")
+        yield f"half of {key}"
+        yield f"https://example.org/?key={key}"
+
+    def echo(key: str) -> list[TextBlock]:
+        return [TextBlock(text=f"key={key}")]
+
+    async def emit(chunk: Any) -> None:
+        shown.append(chunk)
+
+    presets = {"key": "s3cret-value"}
+    call = ToolUseBlock(id="1", name="fetch", input={})
+    slow = FunctionTool(fetch, presets=presets, locked="key")
+    quick = FunctionTool(echo, presets=presets, locked="key")
+    first = await slow.run({}, ToolContext(call, emitter=emit))
+    second = await quick.run({}, ToolContext(call))
+    assert first.output == "https://example.org/?key=***"
+    assert second.output == (TextBlock(text="key=***"),)
+    assert shown[0] == "asking with ***"
+    assert "s3cret" not in repr([shown, first, second])

@@ -100,6 +100,13 @@ def test_options_become_attributes() -> None:
     assert (FunctionTool(add).needs_approval({}), FunctionTool(add, approval=True).needs_approval({})) == (False, True)
 
 
+def test_an_approval_function_that_raises_says_whose_it_is() -> None:
+    made = FunctionTool(add, approval=lambda input: input["amount"] > 5)
+    with pytest.raises(KeyError) as caught:
+        made.needs_approval({"a": 6})
+    assert caught.value.__notes__ == ["In the `approval` function of tool `add`."]
+
+
 # From a schema
 
 
@@ -123,16 +130,16 @@ async def test_arguments_that_the_schema_forbids_are_refused_with_their_paths() 
 
 async def test_a_preset_is_left_out_of_a_given_schema() -> None:
     def weather(city: str) -> str:
-        return city
+        return city.lower()
 
     made = FunctionTool.from_schema("weather", "", SCHEMA, weather, presets={"city": "Hangzhou"}, locked="city")
     assert made.parameters["required"] == []
     assert list(made.parameters["properties"]) == ["days"]
-    assert await output(made) == "Hangzhou"
+    assert await output(made) == "hangzhou"
     with pytest.raises(ToolInputError, match="- `city`: is provided"):
         made.validate({"city": "EVIL"})
     free = FunctionTool.from_schema("weather", "", SCHEMA, weather, presets={"city": "Hangzhou"})
-    assert await output(free, {"city": "Paris"}) == "Paris"
+    assert await output(free, {"city": "Paris"}) == "paris"
 
 
 async def test_a_hidden_parameter_cannot_be_given_through_an_open_schema() -> None:

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from treadle.agent._agent_tool import AgentTool
-from treadle.agent._decision import decision_in
+from treadle.agent._decision import decided_result, decision_in
 from treadle.agent._history import as_result_block
 from treadle.agent._late import late_reporter, report_late
+from treadle.agent._storable import checked_result
 from treadle.agent._texts import error_block, failed, json_problem
-from treadle.errors import JournalError, ToolError, ToolInputError
+from treadle.errors import EventError, FormatError, JournalError, ToolError, ToolInputError
 from treadle.event import ActingChunkEvent, PostActingEvent, PreActingEvent, Wish
 from treadle.graph._state import CallState
 from treadle.hook import ToolCall
@@ -113,7 +114,7 @@ class Acting:
         given = copy.deepcopy(said) if turn.hooks.wanting(PreActingEvent) else said
         event = await turn.fire(PreActingEvent(source=turn.run.source, call=self.call, input=given, state=turn.notes))
         if event.input is not given or (given is not said and given != said):
-            self.input = json.loads(dumps(dict(event.input)))
+            self.input = _stored_input(event.input)
         return event
 
     def _checked(self, asked: str | None) -> Wish | ToolResultBlock | None:
@@ -125,20 +126,14 @@ class Acting:
             return None
         decision, data = decision_in(self.turn.state.answers.get(self.call.id))
         if decision == "edit":
+            if not isinstance(data.get("input"), Mapping):
+                return error_block(self.call, f"The edited input of `{self.call.name}` is not a JSON object.")
             self.input = data["input"]
         elif decision == "reject":
             why = f" {data['reason']}" if data.get("reason") else ""
             return error_block(self.call, f"The call of `{self.call.name}` was rejected.{why}", "rejected")
         elif decision == "result":
-            return as_result_block(
-                {
-                    "type": "tool_result",
-                    "id": self.call.id,
-                    "name": self.call.name,
-                    "output": data["output"],
-                    "status": data.get("status", "ok"),
-                }
-            )
+            return decided_result(self.call, data)
         return None
 
     def _validate(self) -> ToolResultBlock | None:
@@ -216,7 +211,7 @@ class Acting:
         if run.given_up:
             await report_late(self.turn, self.call, result)
             raise asyncio.CancelledError  # the thread is closed, or about to be
-        return self._block(result, edited)
+        return self._block(checked_result(result, self.call.name), edited)
 
     async def _act(self, call: ToolCall) -> ToolResult:
         agent = cast("ReActAgentBase", self.turn.run.host)
@@ -305,3 +300,11 @@ class Acting:
                 fields: dict[str, Any] = {**wish, "path": tuple(wish.get("path", ()))}
                 return None if decision == "retry" else Wish(**fields)
         return None
+
+
+def _stored_input(input: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What hooks made of an input, as it is stored."""
+    try:
+        return json.loads(dumps(dict(input)))
+    except FormatError as error:
+        raise EventError(f"`PreActingEvent.input` cannot be stored as JSON: {error.__cause__}") from error

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from treadle.message import Msg
+from treadle.message._codec import to_jsonable
+from treadle.model import Usage
 from treadle.tool import Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -36,11 +38,20 @@ class AgentTool(Tool):
         parent = cast("Run", ctx.host)
         messages = [Msg.user(str(arguments["message"]), name=ctx.agent or "user")]
         reply = await self.agent.run_child(parent, ctx.call_id, self.name, messages, ctx.context)
-        metadata = {"reason": reply.reason, "thread": reply.thread}
+        metadata = {"reason": reply.reason, "thread": reply.thread, "usage": to_jsonable(reply.usage)}
         if reply.reason == "interrupted":
             text = f"[ERROR] `{self.name}` was interrupted before it was done. Its last words: {reply.text or '(none)'}"
             return ToolResult(output=text, status="interrupted", metadata=metadata)
         return ToolResult(output=reply.text, metadata=metadata)
+
+
+def spent_by(metadata: Mapping[str, Any] | None) -> Usage:
+    """What the sub-agent behind a result used; a hook may have taken that out of the result."""
+    noted = (metadata or {}).get("usage")
+    try:
+        return Usage(**noted) if isinstance(noted, Mapping) else Usage()
+    except TypeError:
+        return Usage()
 
 
 def _identifier(name: str) -> str:

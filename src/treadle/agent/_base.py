@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TextIO
 
 from treadle._ids import new_id
-from treadle.agent._interrupt import Interruption
 from treadle.errors import FormatError
 from treadle.event import PostPrintEvent, PrePrintEvent, Source
+from treadle.graph._interrupt import Interruption
 from treadle.hook import Hook, HookSet
 from treadle.hook._hook import check_hooks, remove_hooks
 from treadle.message import Msg, TextBlock, ToolResultBlock, ToolUseBlock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from treadle.agent._decision import to_answers
@@ -11,7 +12,7 @@ from treadle.agent._history import History, as_result_block
 from treadle.agent._output import OutputSpec
 from treadle.agent._texts import late_note, settle
 from treadle.agent._turn import AgentRequest, Turn
-from treadle.errors import InputError, PendingCallsError
+from treadle.errors import DecisionError, InputError, PendingCallsError, ToolInputError
 from treadle.event import PreCallEvent
 from treadle.graph._answers import match_answers
 from treadle.graph._state import ThreadState
@@ -30,6 +31,8 @@ def begin(turn: Turn, request: AgentRequest) -> Sequence[Record] | None:
         if state.phase == "ended" and not state.frontier:
             return _once_more(turn, request) if state.reason == "failed" else None
         return _resume(turn, request)
+    if request.resume and state.phase == "new" and not turn.history.messages:
+        raise InputError(f"There is no thread {turn.run.name!r} to resume.")
     if request.resume and request.decisions is None and _is_answered(state):
         turn.output = _output_of(turn, request)
         return None
@@ -42,8 +45,9 @@ def begin(turn: Turn, request: AgentRequest) -> Sequence[Record] | None:
 
 
 def _is_answered(state: ThreadState) -> bool:
-    """Whether the thread's last turn came to its own end, and was not interrupted or broken off."""
-    return state.phase == "ended" and not state.frontier and state.reason not in ("interrupted", "failed")
+    """Whether the thread's last turn came to its own end, so that there is nothing to go on with."""
+    cut_short = ("interrupted", "failed", "stopped", "budget")
+    return state.phase == "ended" and not state.frontier and state.reason not in cut_short
 
 
 def _for_open_calls(turn: Turn, messages: Sequence[Msg]) -> list[ToolResultBlock]:
@@ -61,8 +65,11 @@ def _resume(turn: Turn, request: AgentRequest) -> Sequence[Record]:
     turn.output = _output_of(turn, request)
     if request.child:
         return [ResumedRecord(run=run.id, answers=match_answers(state.wishes, request.answers, partial=True))]
+    decisions: Any = request.decisions
+    if decisions is not None and not isinstance(decisions, Mapping):
+        raise DecisionError(f"`decisions` is a dict from ids of calls to decisions, not {decisions!r:.200}.")
     if request.decisions:
-        answers = to_answers(request.decisions, state.wishes, _open_calls(turn))
+        answers = to_answers(request.decisions, state.wishes, _open_calls(turn), partial(_input_problem, turn))
         resumed = ResumedRecord(run=run.id, answers={**match_answers(state.wishes, None), **answers})
         # Without a frontier the calls came by `observe`, to a thread that was at rest.
         return [resumed] if state.frontier else [_input(turn, request, _late(state), ["tools"]), resumed]
@@ -116,6 +123,23 @@ def _open_calls(turn: Turn) -> dict[str, str]:
         for call in turn.history.pending
         if call not in calls or not calls[call].finished
     }
+
+
+def _input_problem(turn: Turn, call: str, input: Mapping[str, Any]) -> str | None:
+    """What the tool of an open call has against an input; a call of a sub-agent is not known here."""
+    known = turn.history.pending.get(call)
+    if known is None:
+        return None
+    if turn.output is not None and known.name == turn.output.name:
+        return turn.output.problem(input)
+    tool = turn.tool(known.name)
+    if tool is None or tool.external:
+        return None
+    try:
+        tool.validate(input)
+    except ToolInputError as error:
+        return str(error)
+    return None
 
 
 def _settled_by(turn: Turn, results: Sequence[ToolResultBlock]) -> list[Msg]:

@@ -34,12 +34,20 @@ def closing_record(turn: Turn, reason: str, error: BaseException | None) -> Ende
     return EndedRecord(reason=reason, values=values or None, error=text)
 
 
+def _last_words(turn: Turn) -> Msg | None:
+    """What the agent said last in its turn; other messages may have been observed since."""
+    if not turn.over:
+        return turn.history.last_answer(turn.since)
+    mine = (msg for msg in reversed(turn.history.messages) if msg.role == "assistant" and msg.name == turn.agent.name)
+    return next(mine, None)
+
+
 def reply_of(turn: Turn, reason: str) -> Reply[Any]:
     """What the caller of a run gets that ended or paused."""
     run, state = turn.run, turn.state
     if run.pause is not None and all(wish.kind == "breakpoint" for wish in run.pause.wishes):
         reason = "stopped"
-    said = turn.history.last_answer(turn.since) or Msg(role="assistant", name=turn.agent.name, content=())
+    said = _last_words(turn) or Msg(role="assistant", name=turn.agent.name, content=())
     output: Any = None
     answer = state.values["answer"] if reason == "finished" else None
     if isinstance(answer, Mapping):

@@ -9,6 +9,7 @@ from treadle.agent._reply import Reply
 from treadle.agent._template import Template
 from treadle.errors import InputError
 from treadle.message import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from treadle.message._check import problem_of
 
 Input: TypeAlias = "str | Msg | Block | Template | Sequence[Msg | Block | str | Template] | None"
 
@@ -22,11 +23,11 @@ def to_messages(given: Any, variables: Mapping[str, Any]) -> list[Msg]:
         if isinstance(item, Msg):
             out.append(_checked(item))
         elif isinstance(item, ToolResultBlock):
-            out.append(Msg.tool(item))
+            out.append(storable(Msg.tool(item)))
         else:
             blocks.append(_as_block(item, variables))
     if blocks:
-        out.append(Msg.user(blocks))
+        out.append(storable(Msg.user(blocks)))
     return out
 
 
@@ -40,12 +41,22 @@ def _as_block(item: Any, variables: Mapping[str, Any]) -> Block:
     raise InputError(f"{item!r:.200} is not a message; give text, a `Msg`, blocks, or a list of these.")
 
 
-def _checked(msg: Msg) -> Msg:
+def _checked(given: Msg) -> Msg:
+    msg = storable(given)
     if msg.role == "system":
         raise InputError("System messages belong in `system_prompt`, or in a `PreReasoningEvent` hook.")
     if msg.tool_calls and msg.role != "assistant":
         raise InputError(f"Only messages of the assistant make calls, and this one is of the {msg.role}: {msg!r:.200}")
-    return cast("Reply[Any]", msg).as_msg() if isinstance(msg, Reply) else msg
+    return msg
+
+
+def storable(msg: Msg) -> Msg:
+    """The message as it is stored, if it can be."""
+    plain = cast("Reply[Any]", msg).as_msg() if isinstance(msg, Reply) else msg
+    problem = problem_of(plain)
+    if problem is not None:
+        raise InputError(f"This message cannot be stored: {problem}.")
+    return plain
 
 
 def _is_list(value: Any) -> bool:

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from treadle.agent._sync import background_loop
+from treadle._sync import background_loop
+from treadle.agent._storable import checked_result
 from treadle.agent._texts import failed
 from treadle.agent._turn import Turn
 from treadle.hook import ToolCall
@@ -45,6 +46,7 @@ async def _report(turn: Turn, call: ToolCall, future: concurrent.futures.Future[
 
 async def report_late(turn: Turn, call: ToolUseBlock, result: ToolResult) -> None:
     """Leave a note about what a call that was given up came to; where even that fails, the log has it."""
+    result = checked_result(result, call.name)
     block = ToolResultBlock(id=call.id, name=call.name, output=result.output, status=result.status)
     try:
         await turn.run.journal.post(

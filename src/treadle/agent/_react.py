@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TextIO, TypeAlias, TypeVar, cast, overload
+from typing import Any, Literal, Self, TextIO, TypeAlias, TypeVar, cast, overload
 
+from treadle._sync import run_sync
 from treadle.agent._base import AgentBase, private_thread
 from treadle.agent._begin import begin
 from treadle.agent._end import closing_record, reply_of
 from treadle.agent._input import Input, to_messages
-from treadle.agent._interrupt import Interruption, interrupt_thread, last_word
+from treadle.agent._interrupt import last_word
+from treadle.agent._options import as_context, check_options
 from treadle.agent._plan import GOTOS, react_plan
 from treadle.agent._reply import Limits, Reply
 from treadle.agent._saved import load_records, save_records
 from treadle.agent._summary import summarize
-from treadle.agent._sync import run_sync
 from treadle.agent._template import Template
 from treadle.agent._tool_view import ToolView
 from treadle.agent._turn import AgentRequest, Turn, turn_of
@@ -27,6 +29,7 @@ from treadle.graph import EventStream, NodeContext
 from treadle.graph._answers import answers_below, raise_pause
 from treadle.graph._channel import Channel
 from treadle.graph._draw import mermaid
+from treadle.graph._interrupt import Interruption, interrupt_thread
 from treadle.graph._run import Run, Terminal, active_run
 from treadle.graph._stream import Watcher
 from treadle.graph._thread import OpenThread, load_state
@@ -34,7 +37,7 @@ from treadle.hook import Hook, HookSet, ToolCall
 from treadle.journal import Journal, open_store
 from treadle.journal._record import EndedRecord, InputRecord, Record
 from treadle.message import Msg, ToolResultBlock
-from treadle.model import ChatModel, ModelRequest, ModelResponse, Usage
+from treadle.model import ChatModel, ModelRequest, ModelResponse, Usage, resolve_model
 from treadle.tool import Context, Tool, Toolkit, ToolResult
 
 T = TypeVar("T")
@@ -89,6 +92,18 @@ class ReActAgentBase(AgentBase):
             console: Where messages are printed while they come; None prints nothing.
         """
         super().__init__(name=name, hooks=hooks, console=console)
+        check_options(
+            name=name,
+            system_prompt=system_prompt,
+            max_iters=max_iters,
+            limits=limits,
+            options=options,
+            variables=variables,
+            on_pending=on_pending,
+            output_reminder=output_reminder,
+            finish_name=finish_name,
+            description=description,
+        )
         if max_iters < 1:
             raise InputError(f"`max_iters` must be at least 1, not {max_iters!r}.")
         self.model = resolve_model(model)
@@ -189,7 +204,7 @@ class ReActAgentBase(AgentBase):
             on_busy: What to do if another run drives the thread: raise `AgentBusyError`, or wait for it.
         """
         request = self._request(input, decisions, output, limits, variables)
-        run = self._run(request, thread, context=context, variables=variables, wait=on_busy == "wait")
+        run = self._run(request, thread, context=context, variables=variables, on_busy=on_busy)
         return result_of(await run.start().wait())
 
     def stream(
@@ -207,10 +222,9 @@ class ReActAgentBase(AgentBase):
     ) -> EventStream[Reply[Any]]:
         """The same run as `call`, event by event; the last event has the reply, and so has `await stream.result()`."""
         request = self._request(input, decisions, output, limits, variables)
-        wait = on_busy == "wait"
 
         def start(channel: Channel) -> Run:
-            return self._run(request, thread, context=context, variables=variables, wait=wait, channel=channel)
+            return self._run(request, thread, context=context, variables=variables, on_busy=on_busy, channel=channel)
 
         return EventStream(start, result_of, detach=detach)
 
@@ -232,7 +246,7 @@ class ReActAgentBase(AgentBase):
         """
         request = self._request(None, decisions, output, limits, variables)
         request = dataclasses.replace(request, resume=True)
-        run = self._run(request, thread, context=context, variables=variables, wait=on_busy == "wait")
+        run = self._run(request, thread, context=context, variables=variables, on_busy=on_busy)
         return result_of(await run.start().wait())
 
     def call_sync(self, input: Input = None, **options: Any) -> Reply[Any]:
@@ -251,7 +265,7 @@ class ReActAgentBase(AgentBase):
         """Add messages to a thread without answering; beside open calls they wait for the results."""
         record = InputRecord(run="observe", values={"messages": self._messages(msg, None)}, next=None, turn=False)
         opened = await OpenThread.open(
-            self.journal, thread or self.thread, react_plan().schema, owner="observe", wait=True
+            self.journal, self._named(thread), react_plan().schema, owner="observe", wait=True
         )
         try:
             opened.record(record)
@@ -270,31 +284,41 @@ class ReActAgentBase(AgentBase):
 
         `message` becomes the agent's answer. Await what this returns to be sure that the wish was delivered.
         """
+        check_options(when=when)
         answer = None if message is None else last_word(message, self.name)
-        return interrupt_thread(self.journal, thread or self.thread, answer, now=when == "now")
+        return interrupt_thread(self.journal, self._named(thread), answer, now=when == "now")
 
     def watch(self, thread: str | None = None) -> AsyncIterator[Event]:
         """Watch a run that somebody else started in this process, without slowing it."""
-        run = active_run(self.journal, thread or self.thread)
+        run = active_run(self.journal, self._named(thread))
         if run is None:
-            raise InputError(f"No run drives thread {thread or self.thread!r} in this process.")
+            raise InputError(f"No run drives thread {self._named(thread)!r} in this process.")
         return Watcher(run)
 
     async def history(self, thread: str | None = None) -> list[Msg]:
         """The messages of a thread."""
-        state = await load_state(self.journal, thread or self.thread, react_plan().schema)
+        state = await load_state(self.journal, self._named(thread), react_plan().schema)
         return list(state.values["messages"].messages)
 
     def save_state(self, *, thread: str | None = None) -> dict[str, Any]:
         """A thread as JSON, wherever it stands: mid-approval too."""
-        return run_sync(save_records(self.journal, thread or self.thread))
+        return run_sync(save_records(self.journal, self._named(thread)))
 
     def load_state(self, state: Mapping[str, Any], *, thread: str | None = None) -> None:
         """Put a saved thread in the place of this agent's private one, or of `thread`."""
-        run_sync(load_records(self.journal, thread or self.thread, state))
+        run_sync(load_records(self.journal, self._named(thread), state))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
-        """Close the agent's store."""
+        """Close the agent's store, and the connections of its model."""
+        close: Any = getattr(self.model, "close", None)
+        if inspect.iscoroutinefunction(close):
+            await close()
         if self._store is not None:
             await self._store.close()
 
@@ -329,7 +353,7 @@ class ReActAgentBase(AgentBase):
             journal,
             f"{parent.name}/{place}",
             request=request,
-            context=context if context is not None else parent.context,
+            context=context if context is not None else as_context(parent.context),
             variables=parent.variables,
             parent=parent,
             label=label,
@@ -394,6 +418,7 @@ class ReActAgentBase(AgentBase):
     def _request(
         self, input: Input, decisions: Mapping[str, Any] | None, output: Any, limits: Limits | None, variables: Any
     ) -> AgentRequest:
+        check_options(variables=variables, limits=limits)
         if decisions is not None and input is not None:
             raise InputError("Give `input` or `decisions`, not both: decide first, then send the message.")
         messages = () if input is None else tuple(self._messages(input, variables))
@@ -402,9 +427,26 @@ class ReActAgentBase(AgentBase):
     def _messages(self, input: Any, variables: Mapping[str, Any] | None) -> list[Msg]:
         return to_messages(input, {**self.variables, **(variables or {})})
 
-    def _run(self, request: AgentRequest, thread: str | None, **options: Any) -> Run:
-        run = Run(react_plan(), self, self.journal, thread or self.thread, request=request, **options)
+    def _run(
+        self, request: AgentRequest, thread: str | None, *, context: Any, variables: Any, on_busy: OnBusy, **more: Any
+    ) -> Run:
+        check_options(context=context, variables=variables, on_busy=on_busy, limits=request.limits)
+        run = Run(
+            react_plan(),
+            self,
+            self.journal,
+            self._named(thread),
+            request=request,
+            context=context,
+            variables=variables,
+            wait=on_busy == "wait",
+            **more,
+        )
         return self._watched(run)
+
+    def _named(self, thread: str | None) -> str:
+        """The thread that is meant: the private one only where none is named."""
+        return self.thread if thread is None else thread
 
     def _watched(self, run: Run) -> Run:
         """Let hooks see the run from its first event on."""
@@ -443,19 +485,6 @@ def result_of(last: Terminal) -> Reply[Any]:
     if isinstance(last, RunFailedEvent):
         raise last.error
     return last.result
-
-
-def resolve_model(model: ChatModel | str) -> ChatModel:
-    """Take a model as it is; names come with the providers."""
-    given: Any = model
-    if isinstance(given, ChatModel):
-        return given
-    if isinstance(given, str):
-        raise InputError(
-            f"`model={model!r}`: this version has no providers yet; pass a `ChatModel`, "
-            "such as `treadle.testing.ScriptedModel`."
-        )
-    raise InputError(f"`model` must be a `ChatModel`, not {model!r}.")
 
 
 def _watcher(hooks: HookSet) -> Callable[[Event], Any]:

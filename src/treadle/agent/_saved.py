@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from treadle._ids import new_id
+from treadle.agent._history import as_result_block
+from treadle.agent._plan import react_plan
 from treadle.errors import FormatError
+from treadle.graph._state import ThreadState
 from treadle.journal import Journal
 from treadle.journal._record import Record, decode, encode
+from treadle.message._codec import dumps
 
 
 async def save_records(journal: Journal, thread: str) -> dict[str, Any]:
@@ -23,14 +27,25 @@ async def save_records(journal: Journal, thread: str) -> dict[str, Any]:
 
 async def load_records(journal: Journal, thread: str, state: Mapping[str, Any]) -> None:
     """Put saved records in the place of a thread; what was there is gone only once the saved ones were understood."""
-    if state.get("treadle") != 1 or not isinstance(state.get("records"), list):
-        raise FormatError("This is not what `save_state` returned.")
-    below = cast("Mapping[str, Any]", state.get("below", {}))
+    below: Any = _field(state, "below", {})
+    if _field(state, "treadle") != 1 or not isinstance(_field(state, "records"), list) or not _are_lists(below):
+        raise FormatError(f"This is not what `save_state` returned: {state!r:.200}")
     saved = {f"{thread}/{name}": _decoded(records) for name, records in below.items()}
     saved[thread] = _decoded(state["records"])
+    _check(saved[thread])
     await journal.delete(thread)
     for name, records in saved.items():
         await _put(journal, name, records)
+
+
+def _field(state: Any, name: str, default: Any = None) -> Any:
+    return cast("Mapping[str, Any]", state).get(name, default) if isinstance(state, Mapping) else None
+
+
+def _are_lists(below: Any) -> bool:
+    return isinstance(below, Mapping) and all(
+        isinstance(one, list) for one in cast("Mapping[str, Any]", below).values()
+    )
 
 
 async def _dumped(journal: Journal, thread: str) -> list[Any]:
@@ -38,7 +53,22 @@ async def _dumped(journal: Journal, thread: str) -> list[Any]:
 
 
 def _decoded(records: Sequence[Any]) -> list[Record]:
-    return [decode(json.dumps(record)) for record in records]
+    return [decode(dumps(record)) for record in records]
+
+
+def _check(records: Sequence[Record]) -> None:
+    """Whether an agent can go on with the records: a thread must never hold what cannot be read."""
+    state = ThreadState(react_plan().schema)
+    try:
+        for record in records:
+            state.apply(record)
+        results = [call.result for call in state.calls.values() if call.finished]
+        for result in (*results, *(late.result for late in state.late)):
+            as_result_block(result)
+    except FormatError:
+        raise
+    except Exception as error:
+        raise FormatError(f"The saved thread makes no sense: {error!r}") from error
 
 
 async def _put(journal: Journal, thread: str, records: Sequence[Record]) -> None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from treadle.agent._history import Conversation
 from treadle.agent._reasoning import check_cancelled, cut_off, is_empty
+from treadle.agent._storable import usage_problem
 from treadle.agent._texts import SUMMARY_HINT, error_block
 from treadle.agent._turn import MAX_REMINDERS, Turn, turn_of
-from treadle.errors import EmptyResponseError
+from treadle.errors import EmptyResponseError, MalformedResponseError
 from treadle.event import PostSummaryEvent, PreSummaryEvent, SummaryChunkEvent
 from treadle.graph import END, Command, NodeContext
 from treadle.message import Msg, TextBlock, ThinkingBlock
+from treadle.message._check import problem_of
 from treadle.model import ModelRequest, ModelResponse, Usage
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ class SummaryNode:
             check_cancelled(turn, error)
             context.run.salvaged = {"messages": [*settled, *cut_off(turn)]}
             raise
+        problem = problem_of(message) or usage_problem(usage)
+        if problem is not None:
+            raise MalformedResponseError(f"The summary of {agent.name!r} makes no sense: {problem}.")
         update: dict[str, Any] = {"messages": [*settled, message], "usage": usage}
         if turn.asked_again:
             update["extra_answers"], turn.asked_again = turn.asked_again, 0

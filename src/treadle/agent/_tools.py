@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from treadle.agent._acting import Acting
+from treadle.agent._agent_tool import AgentTool, spent_by
 from treadle.agent._history import as_result_block
 from treadle.agent._turn import Turn, turn_of
 from treadle.event import Wish
 from treadle.graph import END, Command, NodeContext
 from treadle.graph._node import PauseSignal
 from treadle.message import Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from treadle.model import Usage
 
 
 class ToolsNode:
@@ -58,14 +60,13 @@ class Batch:
         if len(self.calls) == 1:
             return [self.calls]
         finish = self.turn.output.name if self.turn.output else None
-        toolkit = self.turn.agent.toolkit
-        width = toolkit.max_parallel if toolkit.parallel else 1
+        one_by_one = not self.turn.agent.toolkit.parallel
         groups: list[list[ToolUseBlock]] = []
         alone = True
         for call in sorted(self.calls, key=lambda call: call.name == finish):
             tool = self.turn.tool(call.name)
-            last, alone = alone, (tool is not None and tool.sequential) or call.name == finish
-            if last or alone or len(groups[-1]) >= width:
+            last, alone = alone, one_by_one or (tool is not None and tool.sequential) or call.name == finish
+            if last or alone:
                 groups.append([])
             groups[-1].append(call)
         return groups
@@ -74,7 +75,8 @@ class Batch:
         self.open = len(calls)
         if len(calls) == 1:
             return await self._act_one(calls[0])
-        tasks = [asyncio.ensure_future(self._act_one(call)) for call in calls]
+        places = asyncio.Semaphore(self.turn.agent.toolkit.max_parallel)
+        tasks = [asyncio.ensure_future(self._act_in_turn(call, places)) for call in calls]
         try:
             await _all_done(tasks)
         except asyncio.CancelledError:
@@ -83,6 +85,11 @@ class Batch:
             await asyncio.wait(tasks)
             raise
         return None
+
+    async def _act_in_turn(self, call: ToolUseBlock, places: asyncio.Semaphore) -> None:
+        """Begin as soon as one of the calls before is done, where there are more than may run at once."""
+        async with places:
+            await self._act_one(call)
 
     async def _act_one(self, call: ToolUseBlock) -> None:
         acting = Acting(self, call)
@@ -126,7 +133,14 @@ class Batch:
             content = ending.output if not isinstance(ending.output, str) else (TextBlock(text=ending.output),)
             update["messages"] = [Msg.assistant(content, name=turn.agent.name)]
             goto, reason = END, "finished"
+        if spent := self._spent_below(results):
+            update["usage"] = spent
         return Command(update=update, goto=goto, reason=reason, calls=[call.id for call in self.calls])
+
+    def _spent_below(self, results: Sequence[ToolResultBlock]) -> Usage | None:
+        """What sub-agents cost: their caller's budget is theirs too."""
+        spent = [spent_by(result.metadata) for result in results if isinstance(self.turn.tool(result.name), AgentTool)]
+        return sum(spent[1:], spent[0]) if spent else None
 
     def answer(self) -> Mapping[str, Any] | None:
         """What a finish call gave as the final answer, if one was good."""

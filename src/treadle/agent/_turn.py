@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from treadle.agent._history import History
 from treadle.agent._output import OutputSpec
 from treadle.agent._reply import Limits
+from treadle.agent._storable import checked_response
 from treadle.agent._template import render
 from treadle.agent._texts import EMPTY_HINT, output_hint
 from treadle.errors import InputError, MalformedResponseError
@@ -70,6 +71,7 @@ class Turn:
         self.deltas: list[Delta] = []
         """What the model said so far in the answer that is under way."""
         self._asked = False
+        self._checked: ModelResponse | None = None
         self.state: ThreadState = run.state
         self.history: History = run.state.values["messages"]
         self._tools = agent.tool_view(self.hooks)
@@ -144,7 +146,7 @@ class Turn:
         used = self.usage
         if used.cost is None and used.requests:
             raise InputError(
-                f"`Limits.usd` cannot be checked: the price of `{self.model.name}` is not known. Limit `tokens` instead."
+                f"`Limits.usd` cannot be checked: the price of `{self.model.name}` is not known. Limit `tokens`."
             )
         return used.cost or 0.0
 
@@ -178,8 +180,10 @@ class Turn:
 
     async def through_hooks(self, ask: CallModel, request: ModelRequest, chunk: ChunkType) -> ModelResponse:
         """Ask through every `around_model`; an answer that came without asking the model is shown in one piece."""
-        self.deltas, self._asked = [], False
+        self.deltas, self._asked, self._checked = [], False, None
         response = await self.hooks.wrap_model(ask)(request)
+        if self._checked is None or response is not self._checked:  # a hook or a subclass made it
+            response = checked_response(response, self.model.name)
         if not self._asked:
             await self._show_whole(response, chunk)
         return response
@@ -204,6 +208,7 @@ class Turn:
             await _close(stream)
         if response is None:
             raise MalformedResponseError(f"`{self.model.name}` ended its stream without a response.")
+        response = self._checked = checked_response(response, self.model.name)
         if not deltas:
             await self._show_whole(response, chunk)
         return response

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from treadle.errors import EventError
 from treadle.event._base import ModifiableEvent, NotificationEvent, notification
-from treadle.event._check import check_answer, check_given, check_input, check_messages, check_result
+from treadle.event._check import check_answer, check_given, check_input, check_messages, check_result, check_storable
 from treadle.event._pause import Pause
 from treadle.message import Msg, OutputBlock, Status, ToolResultBlock, ToolUseBlock
 from treadle.message._codec import dumps
@@ -147,11 +147,15 @@ class PreActingEvent(_StatefulEvent):
 
     def answer(self, output: str | Sequence[OutputBlock], *, status: Status = "ok") -> None:
         """Give the call this result without running the tool."""
-        content = output if isinstance(output, str) else tuple(output)
-        self._note("answered", ToolResultBlock(id=self.call.id, name=self.call.name, output=content, status=status))
+        given: Any = tuple(output) if isinstance(output, list) else output
+        answer = ToolResultBlock(id=self.call.id, name=self.call.name, output=given, status=status)
+        check_storable(self, answer)
+        self._note("answered", answer)
 
     def ask(self, reason: str = "") -> None:
         """Pause for a person's approval before the tool runs."""
+        if not isinstance(reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise EventError(f"`ask` takes the reason as text, not {reason!r:.200}.")
         self._note("asked", reason)
 
     def _accept(self, name: str, value: Any) -> None:

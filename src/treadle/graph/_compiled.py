@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from treadle._ids import new_id
+from treadle._sync import run_sync
 from treadle.errors import InputError, StateError
 from treadle.event import Event, Pause, RunFailedEvent
 from treadle.graph._answers import answers_below, match_answers, raise_pause
 from treadle.graph._channel import Channel
 from treadle.graph._child import as_mapping, changes, shared
 from treadle.graph._draw import mermaid
+from treadle.graph._interrupt import Interruption, interrupt_thread
 from treadle.graph._node import NodeContext
+from treadle.graph._options import OnBusy, When, at_once, must_wait, named, named_or_new
 from treadle.graph._plan import Plan
 from treadle.graph._run import Run, Terminal, active_run
 from treadle.graph._state import ThreadState
@@ -78,9 +81,9 @@ class CompiledGraph:
         gotos: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.name = name
-        self.plan = plan
-        self.own_store = None if store is None else open_store(store)
-        self._journal: Journal | None = self.own_store
+        self._plan = plan
+        self._own_store = None if store is None else open_store(store)
+        self._journal: Journal | None = self._own_store
         self._gotos = gotos or {}
 
     @property
@@ -99,10 +102,18 @@ class CompiledGraph:
         thread: str | None = None,
         context: Any = None,
         variables: Mapping[str, Any] | None = None,
-        wait: bool = False,
+        on_busy: OnBusy = "error",
     ) -> GraphResult:
-        """Run until the graph ends or pauses. Without input, go on where the thread stopped."""
-        run = self._run(Invocation(input=input), thread, context=context, variables=variables, wait=wait)
+        """Run until the graph ends or pauses. Without input, go on where the thread stopped.
+
+        Args:
+            input: Values for keys of the state, which begin a new turn.
+            thread: The thread to run on; a new one if not given.
+            context: An object for nodes; never stored.
+            variables: Values for templates of agents; never stored.
+            on_busy: What to do if another run drives the thread: raise `AgentBusyError`, or wait for it.
+        """
+        run = self._run(Invocation(input=input), thread, on_busy, context=context, variables=variables)
         return self._result(await run.start().wait())
 
     async def resume(
@@ -112,13 +123,13 @@ class CompiledGraph:
         *,
         context: Any = None,
         variables: Mapping[str, Any] | None = None,
-        wait: bool = False,
+        on_busy: OnBusy = "error",
     ) -> GraphResult:
         """Answer what a paused thread waits for and go on.
 
         Answers are a dict by wish id, or the answer itself where there is one wish; breakpoints need none.
         """
-        run = self._run(Invocation(answers=answers), thread, context=context, variables=variables, wait=wait)
+        run = self._run(Invocation(answers=answers), named(thread), on_busy, context=context, variables=variables)
         return self._result(await run.start().wait())
 
     def stream(
@@ -129,22 +140,33 @@ class CompiledGraph:
         answers: Any = None,
         context: Any = None,
         variables: Mapping[str, Any] | None = None,
+        on_busy: OnBusy = "error",
         detach: bool = False,
     ) -> EventStream[GraphResult]:
         """The same as `invoke` (or `resume`, with `answers`), event by event."""
-        asked = Invocation(input=input, answers=answers)
+        asked, name = Invocation(input=input, answers=answers), named_or_new(thread)
+        must_wait(on_busy)  # what is wrong is said here, not when somebody begins to read
 
         def start(channel: Channel) -> Run:
-            return self._run(asked, thread, context=context, variables=variables, channel=channel)
+            return self._run(asked, name, on_busy, context=context, variables=variables, channel=channel)
 
         return EventStream(start, self._result, detach=detach)
 
-    async def interrupt(self, thread: str, *, now: bool = False) -> None:
+    def invoke_sync(self, input: Mapping[str, Any] | None = None, **options: Any) -> GraphResult:
+        """`invoke` for code without async; works inside a running event loop too."""
+        return run_sync(self.invoke(input, **options))
+
+    def resume_sync(self, thread: str, answers: Any = None, **options: Any) -> GraphResult:
+        """`resume` for code without async."""
+        return run_sync(self.resume(thread, answers, **options))
+
+    def interrupt(self, thread: str, *, when: When = "checkpoint") -> Interruption:
         """Stop the run that drives a thread, in this or another process: before its next step, or `now`.
 
         It ends with reason `interrupted` and keeps its unfinished nodes; without a run there is nothing to stop.
+        Await what this returns to be sure that the wish was delivered.
         """
-        await self.journal.post(thread, {"kind": "interrupt", "now": now})
+        return interrupt_thread(self.journal, named(thread), None, now=at_once(when))
 
     def watch(self, thread: str) -> AsyncIterator[Event]:
         """Watch a run that somebody else started in this process, without slowing it."""
@@ -153,8 +175,20 @@ class CompiledGraph:
             raise InputError(f"No run drives thread {thread!r} in this process.")
         return Watcher(run)
 
-    def _run(self, asked: Invocation, thread: str | None, **options: Any) -> Run:
-        return Run(self.plan, self, self.journal, thread or new_id("thread"), request=asked, **options)
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the graph's store; agents and graphs inside it that have their own are not closed with it."""
+        if self._journal is not None:
+            await self._journal.close()
+
+    def _run(self, asked: Invocation, thread: str | None, on_busy: OnBusy, **options: Any) -> Run:
+        name, wait = named_or_new(thread), must_wait(on_busy)
+        return Run(self._plan, self, self.journal, name, request=asked, wait=wait, **options)
 
     def _result(self, last: Terminal) -> GraphResult:
         if isinstance(last, RunFailedEvent):
@@ -170,8 +204,8 @@ class CompiledGraph:
         if asked.child and state.phase == "ended" and done:
             return None
         if asked.input is not None and not (asked.child and state.phase != "new"):
-            values = self.plan.schema.dump(as_mapping(asked.input))
-            return [InputRecord(run=run.id, values=values, next=self.plan.first())]
+            values = self._plan.schema.dump(as_mapping(asked.input))
+            return [InputRecord(run=run.id, values=values, next=self._plan.first())]
         if done:
             raise InputError(f"Thread {run.name!r} has nothing to go on with; give it an input.")
         answers = match_answers(state.wishes, asked.answers, partial=asked.child)
@@ -191,11 +225,11 @@ class CompiledGraph:
 
     async def state(self, thread: str, *, at: int | None = None) -> StateAt:
         """The state now, or after record `at`."""
-        return _state_at(await load_state(self.journal, thread, self.plan.schema, until=at))
+        return _state_at(await load_state(self.journal, thread, self._plan.schema, until=at))
 
     async def history(self, thread: str) -> list[StateAt]:
         """The state after every finished step, oldest first; fork at any `seq` of it."""
-        state, out = ThreadState(self.plan.schema), list[StateAt]()
+        state, out = ThreadState(self._plan.schema), list[StateAt]()
         for record in await self.journal.read(thread):
             state.apply(record)
             step = isinstance(record, InputRecord | UpdateRecord | RoutedRecord) and not state.done
@@ -208,7 +242,7 @@ class CompiledGraph:
 
         Graphs and agents inside it start afresh there, unless it is forked where it stands now.
         """
-        name = new or new_id("thread")
+        name = named_or_new(new)
         below = await self.journal.threads(prefix=f"{thread}/")
         now = len(await self.journal.read(thread, after=at)) == 0
         await self.journal.fork(thread, at, name)
@@ -218,14 +252,14 @@ class CompiledGraph:
 
     async def update_state(self, thread: str, values: Mapping[str, Any], *, as_node: str | None = None) -> None:
         """Edit the state from outside; with `as_node`, go on as if that node had just returned the values."""
-        if as_node is not None and as_node not in self.plan.nodes:
+        if as_node is not None and as_node not in self._plan.nodes:
             raise StateError(f"There is no node {as_node!r} to continue after.")
-        opened = await OpenThread.open(self.journal, thread, self.plan.schema, owner=new_id("edit"), wait=False)
+        opened = await OpenThread.open(self.journal, named(thread), self._plan.schema, owner=new_id("edit"), wait=False)
         try:
-            dumped = self.plan.schema.dump(values)
+            dumped = self._plan.schema.dump(values)
             opened.record(InputRecord(run=opened.lease.owner, values=dumped, next=None, turn=False))
             if as_node is not None:
-                next = await self.plan.next_slowly(opened.state, [UpdateRecord(node=as_node)])
+                next = await self._plan.next_slowly(opened.state, [UpdateRecord(node=as_node)])
                 opened.record(InputRecord(run=opened.lease.owner, next=next, turn=False))
             await opened.commit()
         finally:
@@ -233,7 +267,7 @@ class CompiledGraph:
 
     def mermaid(self) -> str:
         """The graph as a Mermaid flowchart."""
-        return mermaid(self.plan, self._gotos)
+        return mermaid(self._plan, self._gotos)
 
     # As a node of another graph.
 
@@ -249,14 +283,14 @@ class CompiledGraph:
         """
 
         async def node(state: Any, context: NodeContext) -> Mapping[str, Any]:
-            run = self._child(context, input(state) if input else shared(self.plan.schema, state))
+            run = self._child(context, input(state) if input else shared(self._plan.schema, state))
             last = await run.start().wait()
             raise_pause(last, f"{context.task_id}/", context.task.node)
             result = self._result(last)
             if output is not None:
                 return output(result.state)
             return changes(
-                context.run.state.schema, await load_state(run.journal, run.name, self.plan.schema, until=1), run.state
+                context.run.state.schema, await load_state(run.journal, run.name, self._plan.schema, until=1), run.state
             )
 
         return node
@@ -265,9 +299,9 @@ class CompiledGraph:
         """A run on a thread below the node's, where it goes on if it was there before."""
         answers = answers_below(context.run.state, f"{context.task_id}/")
         return Run(
-            self.plan,
+            self._plan,
             self,
-            self.own_store or context.run.journal,
+            self._own_store or context.run.journal,
             f"{context.thread}/{context.task_id}",
             request=Invocation(input=given, answers=answers, child=True),
             context=context.context,

@@ -67,16 +67,51 @@ class Key:
         if value is None and NoneType in get_args(self.annotation):
             return None
         if isinstance(value, Sequence) and not isinstance(value, str):
+            if self.strategy is replace and not self.of_msg_list:
+                raise TypeError("it holds one message, and this is a list")
             return as_msgs(map(_as_msg, cast("Sequence[Any]", value)))
+        if self.strategy is replace and not self.of_msg:
+            raise TypeError("it holds a list of messages, and this is not one")
         return as_msgs([_as_msg(value)])[0]
+
+    def takes_text(self) -> bool:
+        """Whether a text fits, as far as its type goes: which texts do may depend on what they say."""
+        if self.strategy is merge:
+            return False
+        if self.annotation in (Any, str):
+            return True
+        from pydantic import PydanticUserError, ValidationError
+
+        try:
+            self._adapter_for("").validate_python("", strict=True)
+        except PydanticUserError:
+            return False
+        except ValidationError as error:
+            kinds = [str(detail["type"]) for detail in error.errors()]
+            return not all(kind.endswith("_type") or kind in ("is_instance_of", "none_required") for kind in kinds)
+        return True
+
+    @cached_property
+    def _forms(self) -> tuple[Any, ...]:
+        """The types that the key is declared to hold, apart from None."""
+        union = get_origin(self.annotation) in (Union, UnionType)
+        kinds = get_args(self.annotation) if union else (self.annotation,)
+        return tuple(kind for kind in kinds if kind is not NoneType)
+
+    @cached_property
+    def of_msg(self) -> bool:
+        """Whether the key is declared to hold a message."""
+        return Msg in self._forms
+
+    @cached_property
+    def of_msg_list(self) -> bool:
+        """Whether the key is declared to hold a list of messages."""
+        return any(map(_is_msg_list, self._forms))
 
     @cached_property
     def of_msgs(self) -> bool:
-        """Whether the key holds messages."""
-        kind = get_origin(self.annotation)
-        return self.annotation is Msg or (
-            kind in (list, Sequence, Union, UnionType) and Msg in get_args(self.annotation)
-        )
+        """Whether the key holds messages only."""
+        return bool(self._forms) and all(form is Msg or _is_msg_list(form) for form in self._forms)
 
     @cached_property
     def _item(self) -> Any:
@@ -111,6 +146,10 @@ def _adapter(annotation: Any) -> Any:
         return TypeAdapter(annotation, config=config)
     except PydanticUserError:
         return TypeAdapter(annotation)
+
+
+def _is_msg_list(annotation: Any) -> bool:
+    return get_origin(annotation) in (list, Sequence) and Msg in get_args(annotation)
 
 
 def _stays_plain(annotation: Any) -> bool:

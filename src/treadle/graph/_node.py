@@ -91,7 +91,7 @@ class NodeContext:
         raise PauseSignal([Wish(id=wish, kind="input", name=self.task.node, value=shown)])
 
 
-_current: ContextVar[NodeContext] = ContextVar("treadle_node")
+_current: ContextVar[NodeContext | None] = ContextVar("treadle_node", default=None)
 
 
 def pause(value: Any = None) -> Any:
@@ -100,11 +100,17 @@ def pause(value: Any = None) -> Any:
     The node runs again from its beginning on resume, so what comes before must bear repetition. `value` (JSON) is shown
     to whoever has to answer.
     """
-    try:
-        context = _current.get()
-    except LookupError:
-        raise RuntimeError("`pause()` works inside a node of a running graph only.") from None
+    context = _current.get()
+    if context is None:
+        raise RuntimeError(
+            "`pause()` works inside a node of a running graph only; a tool of an agent raises `Suspend` instead."
+        )
     return context.pause(value)
+
+
+def leave_node() -> None:
+    """Begin a run inside a node: what it does is not done by that node, so it cannot pause in its name."""
+    _current.set(None)
 
 
 class Node(Protocol):

@@ -20,6 +20,7 @@ from treadle.event import (
     Source,
 )
 from treadle.graph._channel import Channel, Observer
+from treadle.graph._node import leave_node
 from treadle.graph._plan import Plan
 from treadle.graph._state import ThreadState
 from treadle.graph._steps import Interrupted, Steps
@@ -73,6 +74,45 @@ class Host(Protocol):
 
 class Run:
     """One run on one thread. It owns its task; callers wait for it, interrupt it or listen to it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_cancelled",
+        "_channel",
+        "_children",
+        "_chores",
+        "_driven",
+        "_heeded",
+        "_lost",
+        "_observers",
+        "_opening",
+        "_over",
+        "_steps",
+        "_task",
+        "_wait_for_lease",
+        "_work",
+        "context",
+        "given_up",
+        "host",
+        "id",
+        "interruption",
+        "journal",
+        "listening",
+        "loop",
+        "name",
+        "opened",
+        "parent",
+        "pause",
+        "plan",
+        "request",
+        "salvaged",
+        "scratch",
+        "source",
+        "state",
+        "stopping",
+        "variables",
+        "watch",
+    )
 
     def __init__(
         self,
@@ -184,6 +224,8 @@ class Run:
         """Stop now, because nobody waits for the answer any more."""
         self._cancelled = True
         self.interrupt(now=True)
+        if self._task is not None and not self._opening and (self._work is None or self._work.done()):
+            self._task.cancel()  # a hook on the first or last events of the run may be at it
 
     def observe(self) -> Observer:
         """Watch the run without ever slowing it."""
@@ -239,6 +281,7 @@ class Run:
     # The run itself.
 
     async def _main(self) -> Terminal:
+        leave_node()
         try:
             last = await self._opened_run()
         except BaseException as error:
@@ -271,8 +314,12 @@ class Run:
         runs[self.name] = self
         try:
             await self._take_mail()
-            await self.emit(RunStartedEvent(source=self.source))
-            records = await self.host.begin_run(self)
+            try:
+                await self.emit(RunStartedEvent(source=self.source))
+                records = await self.host.begin_run(self)
+            except Exception as error:
+                await self._tell(error)
+                raise
             if records is None:
                 reason = thread.state.reason or "ended"
                 return RunEndedEvent(source=self.source, reason=reason, result=await self.host.finish_run(self, reason))
@@ -282,7 +329,8 @@ class Run:
             thread.listen(self._wake_for_mail())
             return await self._guarded()
         finally:
-            del runs[self.name]
+            if runs.get(self.name) is self:  # and nobody took the thread over meanwhile
+                del runs[self.name]
             await self._shut(thread)
 
     async def _shut(self, thread: OpenThread) -> None:
@@ -358,10 +406,16 @@ class Run:
                 self.state = await self.opened.refresh()
                 self.record(self.host.close_run(self, "failed", error))
                 await self.commit()
-            await self.emit(ErrorEvent(source=self.source, error=error))
         except Exception as second:
             error.add_note(f"Closing the thread failed too: {second!r}")
+        await self._tell(error)
         return RunFailedEvent(source=self.source, error=error)
+
+    async def _tell(self, error: BaseException) -> None:
+        try:
+            await self.emit(ErrorEvent(source=self.source, error=error))
+        except Exception as second:
+            error.add_note(f"Telling of it failed too: {second!r}")
 
     # Notes from elsewhere. They are kept until what they say is recorded, so a run that is killed loses none.
 

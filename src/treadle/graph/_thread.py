@@ -192,14 +192,19 @@ class OpenThread:
     async def close(self) -> None:
         """Give the lease back. What could not be written is gone with this object, and the journal is as it was."""
         self.closed = True
-        if self._writing:
-            await self._written()
-        if self.lost is None and not self._buffer and not self.stale:
-            states = self.desk.states
-            states[self.lease.thread, self.lease.created] = self.state
-            if len(states) > _CACHED_THREADS:
-                states.popitem(last=False)
-        await self.journal.release(self.lease)
+        try:
+            if self._writing:
+                await self._written()
+            if self.lost is None and not self._buffer and not self.stale:
+                self._keep_state()
+        finally:
+            await self.journal.release(self.lease)
+
+    def _keep_state(self) -> None:
+        states = self.desk.states
+        states[self.lease.thread, self.lease.created] = self.state
+        if len(states) > _CACHED_THREADS:
+            states.popitem(last=False)
 
 
 def _forget(task: asyncio.Future[None]) -> None:

@@ -113,9 +113,15 @@ def _around(
     hook: Hook, method: Callable[[Any, Any], Awaitable[Any]], inner: Callable[[Any], Awaitable[Any]], wanted: type
 ) -> Any:
     async def call(argument: Any) -> Any:
-        answer = method(argument, inner)
-        if inspect.isawaitable(answer):  # a function that forgot `async` returned its answer as it is
-            answer = await answer
+        try:
+            answer = method(argument, inner)
+            if inspect.isawaitable(answer):  # a function that forgot `async` returned its answer as it is
+                answer = await answer
+        except Exception as error:
+            note_once(
+                error, f"In hook `{hook_name(hook)}`, around a {'model' if wanted is ModelResponse else 'tool'} call."
+            )
+            raise
         if not isinstance(answer, wanted):
             forgot = " Was `return` forgotten?" if answer is None else ""
             raise EventError(
@@ -173,6 +179,12 @@ def remove_hooks(hooks: Iterable[Hook], name: str) -> tuple[Hook, ...]:
         known = ", ".join(f"`{hook_name(hook)}`" for hook in found) or "none"
         raise InputError(f"There is no hook `{name}` here to remove; there are: {known}.")
     return left
+
+
+def note_once(error: Exception, note: str) -> None:
+    """Say where an error came through; an error that comes through several hooks names the innermost."""
+    if not getattr(error, "__notes__", None):
+        error.add_note(note)
 
 
 def hook_name(hook: Hook) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from treadle._ids import new_id
 from treadle.message._blocks import Block, TextBlock, ToolResultBlock, ToolUseBlock
@@ -26,14 +26,23 @@ def as_blocks(content: str | Block | Sequence[Block]) -> tuple[Block, ...]:
     """Return message content as blocks, whichever form it was given in."""
     if isinstance(content, str):
         return (TextBlock(text=content),)
-    if isinstance(content, Sequence):
+    if isinstance(content, Sequence) and not isinstance(content, bytes):
         return tuple(content)
-    return (content,)
+    return (cast("Block", content),)
+
+
+def _shown(block: Block) -> str:
+    """A block in a word or two, for people."""
+    if isinstance(block, TextBlock):
+        return block.text
+    if isinstance(block, ToolUseBlock):
+        return f"[calls {block.name}]"
+    return f"[{block.name}: {block.text}]" if isinstance(block, ToolResultBlock) else f"[{block.type}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Msg:
-    """One message of a conversation.
+    """One message of a conversation. Content that is text, one block or a list becomes a tuple of blocks.
 
     Example:
         >>> Msg.user("What is 17 + 25?").text
@@ -46,6 +55,10 @@ class Msg:
     id: str = field(default_factory=_new_msg_id)
     metadata: Mapping[str, Any] | None = None
     timestamp: float = field(default_factory=now)
+
+    def __post_init__(self) -> None:
+        if type(self.content) is not tuple:
+            object.__setattr__(self, "content", as_blocks(self.content))
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -69,6 +82,10 @@ class Msg:
     def tool(cls, content: ToolResultBlock | Sequence[ToolResultBlock], *, name: str = "tool", **fields: Any) -> Msg:
         """Results of tool calls."""
         return Msg(role="tool", name=name, content=as_blocks(content), **fields)
+
+    def __str__(self) -> str:
+        parts = [_shown(block) for block in self.content]
+        return f"{self.name or self.role}: {' '.join(part for part in parts if part)}"
 
     @property
     def text(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from treadle.errors import MalformedResponseError
 from treadle.model._types import Delta, ModelRequest, ModelResponse
@@ -15,9 +17,41 @@ class ModelProfile:
     """What a model can do; the loop asks here instead of testing names."""
 
     tools: bool = True
+    parallel_calls: bool = True
     forced_tool_choice: bool = True
+    forced_choice_with_thinking: bool = True
     native_json_schema: bool = False
+    images: bool = False
+    audio: bool = False
+    video: bool = False
+    files: bool = False
+    thinking: bool = False
+    echoes_thinking: bool = False
+    """Whether thinking goes back to the model with the next request, as plain text."""
+    signs_calls: bool = False
+    """Whether the model refuses calls in a conversation that come back without a signature."""
+    prompt_caching: bool = False
     context_window: int | None = None
+
+
+@asynccontextmanager
+async def closing_stream(
+    stream: AsyncIterator[Delta | ModelResponse],
+) -> AsyncGenerator[AsyncIterator[Delta | ModelResponse]]:
+    """Close a model's stream here and now, so that its clean-up does not run in some other task later."""
+    try:
+        yield stream
+    finally:
+        close: Any = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def close_model(model: ChatModel) -> None:
+    """Close what a model keeps open, if it is one that does."""
+    close: Any = getattr(model, "close", None)
+    if close is not None:
+        await close()
 
 
 class ChatModel(ABC):

@@ -13,7 +13,7 @@ StopReason: TypeAlias = Literal["stop", "tool_use", "length", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens and money that one or more model calls cost. `cost` is None as long as no price is known."""
+    """Tokens and money that one or more model calls cost. `cost` is None if the price of any of them is not known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -34,8 +34,17 @@ class Usage:
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             requests=self.requests + other.requests,
-            cost=other.cost if self.cost is None else self.cost + (other.cost or 0.0),
+            cost=_sum_of_costs(self, other),
         )
+
+
+def _sum_of_costs(one: Usage, two: Usage) -> float | None:
+    """What both cost together; a request without a known price makes the sum unknown, never smaller."""
+    if one.cost is None:
+        return None if one.requests else two.cost
+    if two.cost is None:
+        return None if two.requests else one.cost
+    return one.cost + two.cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

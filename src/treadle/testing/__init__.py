@@ -2,13 +2,17 @@
 
 from treadle.testing._conformance import JOURNAL_CHECKS, check_journal
 from treadle.testing._faults import FaultyJournal, InjectedFault, kill
+from treadle.testing._provider import FakeProvider, Fault, ProviderRequest
 from treadle.testing._scripted import ScriptedModel, Turn, thinking, tool_call
 from treadle.testing._valid import assert_valid_history, history_problems
 
 __all__ = [
     "JOURNAL_CHECKS",
+    "FakeProvider",
+    "Fault",
     "FaultyJournal",
     "InjectedFault",
+    "ProviderRequest",
     "ScriptedModel",
     "Turn",
     "assert_valid_history",

@@ -121,7 +121,7 @@ class ScriptedModel(ChatModel):
 
     async def _turn(self, request: ModelRequest) -> Turn:
         index = _place(request) + self._raised[request.thread]
-        if self._loop:
+        if self._loop and self._turns:
             index %= len(self._turns)
         if index >= len(self._turns):
             last = request.messages[-1].text[:200] if request.messages else ""

@@ -13,8 +13,9 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import Any, cast
 
 from treadle.errors import ToolError
-from treadle.tool._context import ToolContext
-from treadle.tool._result import ToolResult, as_chunks, as_result
+from treadle.message import OutputBlock
+from treadle.tool._context import Emitter, ToolContext
+from treadle.tool._result import ToolResult, as_chunks, as_result, blotted, scrubbed
 
 WORKERS = 64
 _pool: concurrent.futures.ThreadPoolExecutor | None = None
@@ -37,7 +38,7 @@ def _workers() -> concurrent.futures.ThreadPoolExecutor:
 
 
 class Invocation:
-    """One call of one function, ready to be made. `secrets` are texts that no error may show."""
+    """One call of one function, ready to be made. `secrets` are texts that nothing may show: no error, no result."""
 
     __slots__ = ("call", "ctx", "name", "secrets")
 
@@ -46,6 +47,13 @@ class Invocation:
         self.call = call
         self.ctx = ctx
         self.secrets = secrets
+        if secrets and ctx.emitter is not None:
+            ctx.emitter = _without(secrets, ctx.emitter)
+
+    def result(self, value: Any) -> ToolResult:
+        """What the function returned, as a result."""
+        result = as_result(value, self.name)
+        return scrubbed(result, self.secrets) if self.secrets else result
 
     def failure(self, error: BaseException) -> BaseException:
         """What to raise for the function's error: itself, unless it says too much or would mean something else here."""
@@ -58,9 +66,17 @@ class Invocation:
         text = f"{type(error).__name__}: {error}" if self.secrets else ""
         if not any(secret in text for secret in self.secrets):
             return error
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return ToolError(text)
+        return ToolError(blotted(text, self.secrets))
+
+
+def _without(secrets: tuple[str, ...], emitter: Emitter) -> Emitter:
+    """An emitter that shows no secret."""
+
+    async def emit(chunk: str | OutputBlock) -> None:
+        clean = scrubbed(ToolResult(output=chunk if isinstance(chunk, str) else (chunk,)), secrets).output
+        await emitter(clean if isinstance(clean, str) else clean[0])
+
+    return emit
 
 
 def surfaced(invocation: Invocation, error: BaseException) -> BaseException:
@@ -74,7 +90,7 @@ def surfaced(invocation: Invocation, error: BaseException) -> BaseException:
 async def on_loop(invocation: Invocation) -> ToolResult:
     """Run an async function or async generator."""
     try:
-        return as_result(await _settled(invocation), invocation.name)
+        return invocation.result(await _settled(invocation))
     except BaseException as error:
         failure = surfaced(invocation, error)
         if failure is error:
@@ -121,7 +137,7 @@ class _Work:
                 value = self._drain(cast("Generator[Any, None, Any]", value))
             if isinstance(value, AsyncGeneratorType) or inspect.isawaitable(value):
                 return self._for_the_loop(cast(Any, value))
-            return as_result(value, self._invocation.name)
+            return self._invocation.result(value)
         except BaseException as error:
             failure = self._invocation.failure(error)
             if failure is error:

@@ -43,6 +43,24 @@ def as_result(value: Any, name: str = "tool") -> ToolResult:
     return _from_json(value, name)
 
 
+def blotted(text: str, secrets: Sequence[str]) -> str:
+    """The text with every secret blotted out."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+def scrubbed(result: ToolResult, secrets: Sequence[str]) -> ToolResult:
+    """The result with every secret blotted out of its text."""
+    if isinstance(result.output, str):
+        return replace(result, output=blotted(result.output, secrets))
+    blocks = tuple(
+        replace(block, text=blotted(block.text, secrets)) if isinstance(block, TextBlock) else block
+        for block in result.output
+    )
+    return replace(result, output=blocks)
+
+
 def as_chunks(value: Any, name: str) -> tuple[str | OutputBlock, ...]:
     """Return what is emitted as progress for an item that the tool `name` yielded."""
     output = as_result(value, name).output

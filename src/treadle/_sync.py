@@ -15,7 +15,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
-    """The loop behind `call_sync`, started at first use."""
+    """The loop behind `call_sync` and its like, started at first use."""
     global _loop
     with _lock:
         if _loop is None or _loop.is_closed():
@@ -65,7 +65,8 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     if threading.current_thread().name == "treadle-sync":
         work.close()
         raise RuntimeError(
-            "`call_sync` cannot be used inside a tool or hook of another `call_sync`; use `await call(...)`."
+            "`call_sync`, `invoke_sync` and their like cannot be used in async code that one of them runs; "
+            "use `await call(...)` or `await invoke(...)` there."
         )
     future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
