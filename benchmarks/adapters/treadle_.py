@@ -44,7 +44,7 @@ class Subject:
     """What the bench hands around: an agent, its model, and the thread it talks on."""
 
     agent: ReActAgent
-    model: Fake
+    model: ChatModel
     thread: str | None
 
 
@@ -70,12 +70,26 @@ def agent(
     return Subject(built, model, "t" if store else None)
 
 
+def wire(base_url: str, tools: Sequence[Callable[..., Awaitable[int]]]) -> Callable[[], Subject]:
+    from treadle.model._openai import OpenAIChatModel
+
+    toolkit = Toolkit(tools)
+    model = OpenAIChatModel("fake", base_url=base_url, auth="x")
+
+    def fresh() -> Subject:
+        built = ReActAgent(name="calculator", system_prompt=SYSTEM, model=model, toolkit=toolkit)
+        return Subject(built, model, None)
+
+    return fresh
+
+
 async def run(subject: Subject, prompt: str = PROMPT) -> str:
     return (await subject.agent.call(prompt, thread=subject.thread)).text
 
 
 async def stream(subject: Subject, prompt: str = PROMPT) -> AsyncIterator[str]:
-    subject.model.chunked = True
+    if isinstance(subject.model, Fake):
+        subject.model.chunked = True
     async for event in subject.agent.stream(prompt, thread=subject.thread):
         if isinstance(event, ReasoningChunkEvent) and isinstance(event.delta, TextDelta):
             yield event.delta.text

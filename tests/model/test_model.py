@@ -35,10 +35,14 @@ async def test_a_stream_without_a_response_is_an_error() -> None:
 def test_usage_adds_up() -> None:
     one = Usage(input_tokens=1, output_tokens=2, cached_tokens=3, reasoning_tokens=4, requests=1, cost=0.5)
     two = Usage(input_tokens=10, output_tokens=20, requests=1)
-    assert one + two == Usage(
-        input_tokens=11, output_tokens=22, cached_tokens=3, reasoning_tokens=4, requests=2, cost=0.5
-    )
-    assert (two + one).cost == 0.5
-    assert (one + one).cost == 1.0
-    assert (two + two).cost is None
+    assert one + two == Usage(input_tokens=11, output_tokens=22, cached_tokens=3, reasoning_tokens=4, requests=2)
     assert (one + two).total_tokens == 33
+
+
+def test_an_unknown_price_is_never_counted_as_nothing() -> None:
+    priced, unpriced, nothing = Usage(requests=1, cost=0.5), Usage(requests=1), Usage()
+    assert (priced + priced).cost == 1.0
+    assert (priced + unpriced).cost is None
+    assert (unpriced + priced).cost is None
+    assert (nothing + priced).cost == (priced + nothing).cost == 0.5
+    assert (nothing + nothing).cost is None
