@@ -47,9 +47,9 @@ class AgentTool(Tool):
 
 def spent_by(metadata: Mapping[str, Any] | None) -> Usage:
     """What the sub-agent behind a result used; a hook may have taken that out of the result."""
-    noted = (metadata or {}).get("usage")
+    noted: Any = (metadata or {}).get("usage")
     try:
-        return Usage(**noted) if isinstance(noted, Mapping) else Usage()
+        return Usage(**cast("Mapping[str, Any]", noted)) if isinstance(noted, Mapping) else Usage()
     except TypeError:
         return Usage()
 
