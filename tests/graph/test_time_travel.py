@@ -238,7 +238,7 @@ steps = st.builds(Step, update=updates, sends=st.integers(0, 3), pauses=st.boole
 
 
 def program(script: list[Step], store: MemoryStore, failed: set[int]) -> CompiledGraph:
-    def work(state: Any) -> Command:
+    async def work(state: Any) -> Command:
         number: int = state.get("steps", 0)
         step = script[number]
         if step.fails and number not in failed:
@@ -249,10 +249,21 @@ def program(script: list[Step], store: MemoryStore, failed: set[int]) -> Compile
         goto: Any = [Send("mapped", {"x": i}) for i in range(step.sends)] or ["alone"]
         return Command(update={**step.update, "steps": number + 1}, goto=[*goto, "beside"])
 
+    # Async, so that nodes beside each other finish in the same order every time.
+    async def mapped(arg: Any) -> dict[str, Any]:
+        return {"log": [arg["x"]], "total": 1}
+
+    async def alone(state: Any) -> dict[str, Any]:
+        return {"facts": {"alone": len(state["log"])}}
+
+    async def beside(state: Any) -> dict[str, Any]:
+        return {"seen": {len(state["log"])}}
+
+    async def again(state: Any) -> None:
+        return None
+
     graph = StateGraph(Wide).add_node("work", work, goto=["mapped", "alone", "beside"])
-    graph.add_node("mapped", lambda arg: {"log": [arg["x"]], "total": 1})
-    graph.add_node("alone", lambda state: {"facts": {"alone": len(state["log"])}})
-    graph.add_node("beside", lambda state: {"seen": {len(state["log"])}}).add_node("again", lambda state: None)
+    graph.add_node(mapped).add_node(alone).add_node(beside).add_node(again)
     graph.add_edge(START, "work").add_edge("mapped", "again").add_edge("alone", "again").add_edge(["beside"], "again")
     graph.add_conditional_edges("again", lambda state: END if state["steps"] == len(script) else "work", ["work", END])
     return graph.compile(store=store)

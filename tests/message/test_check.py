@@ -70,7 +70,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "dict": ({"content": [{"type": "text", "text": "hi"}]}, "`content[0]` must be a block"),
     "metadata": ({"metadata": 5}, "`metadata` must be a dict, not 5"),
     "object in metadata": ({"metadata": {"o": {1}}}, "`metadata` cannot be stored as JSON: set"),
-    "deep metadata": ({"metadata": nested(5000)}, "`metadata` cannot be stored as JSON: maximum recursion depth"),
+    "deep metadata": ({"metadata": nested(200_000)}, "`metadata` cannot be stored as JSON: maximum recursion depth"),
     "large number": ({"metadata": {"n": 10**5000}}, "`metadata` cannot be stored as JSON: Exceeds the limit"),
     "key": ({"metadata": {(1, 2): 3}}, "`metadata` cannot be stored as JSON: keys must be"),
 }
