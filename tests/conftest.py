@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A deadline would test the machine. `thorough` is for a long look: HYPOTHESIS_PROFILE=thorough make test
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# A deadline would test the machine. Where a change is judged, the same examples are tried every time; new ones are for
+# people at work. `thorough` is for a long look: HYPOTHESIS_PROFILE=thorough make test
+settings.register_profile(
+    "default",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize=bool(os.environ.get("CI")),
+)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
