@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -26,12 +27,11 @@ class Answer(BaseModel):
     n: int
 
 
-# Async, so that calls beside each other finish in the same order every time.
-async def add(a: int, b: int) -> int:
+def add(a: int, b: int) -> int:
     return a + b
 
 
-async def fail() -> str:
+def fail() -> str:
     raise ValueError("no")
 
 
@@ -93,6 +93,16 @@ async def by_result(agent: ReActAgent, options: dict[str, Any]) -> Reply[Any]:
 WAYS: list[Callable[[ReActAgent, dict[str, Any]], Any]] = [by_call, by_stream, by_result]
 
 
+def in_call_order(stored: list[Any]) -> list[Any]:
+    """The records, those of calls beside each other by call: which of them is faster is up to chance."""
+    groups = groupby(stored, key=lambda record: record["kind"] in ("started", "finished", "settled"))
+    return [record for of_calls, group in groups for record in (sorted(group, key=place_of) if of_calls else group)]
+
+
+def place_of(record: Any) -> tuple[str, str]:
+    return record["call"], {"started": "1", "finished": "2", "settled": "3"}[record["kind"]]
+
+
 @pytest.mark.parametrize("hooked", [False, True], ids=["no hooks", "hooks"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_streamed_and_unstreamed_runs_store_and_return_the_same(
@@ -109,7 +119,8 @@ async def test_streamed_and_unstreamed_runs_store_and_return_the_same(
             reply = await way(agent, {**scenario.options, "thread": thread})
             await valid_history(agent, thread, open_calls=reply.reason == "paused")
             whole = [name for name in names(keeper.seen) if name not in ("ReasoningChunk", "SummaryChunk")]
-            outcomes.append((reply.text, reply.reason, reply.output, reply.usage, await records(agent, thread), whole))
+            stored = in_call_order(await records(agent, thread))
+            outcomes.append((reply.text, reply.reason, reply.output, reply.usage, stored, whole))
     assert all(outcome == outcomes[0] for outcome in outcomes[1:])
 
 
