@@ -146,6 +146,7 @@ async def test_a_lease_is_given_back_though_the_last_write_fails() -> None:
     for _ in range(2):
         with suppress(InjectedFault):
             await agent.call("go", thread="t")
+    assert (await agent.journal.acquire("t", owner="next")).owner == "next"
 
 
 def _block(call: str) -> dict[str, Any]:

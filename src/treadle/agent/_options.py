@@ -11,10 +11,8 @@ from treadle.errors import InputError
 from treadle.tool import Context
 
 _ALLOWED: dict[str, tuple[str, ...]] = {
-    "on_busy": ("error", "wait"),
     "on_pending": ("settle", "error"),
     "output_reminder": ("tool_choice", "prompt"),
-    "when": ("checkpoint", "now"),
 }
 _TYPES: dict[str, tuple[type, ...]] = {
     "context": (Context, type(None)),

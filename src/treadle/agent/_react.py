@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Self, TextIO, TypeAlias, TypeVar, cast, overload
+from typing import Any, Literal, Self, TextIO, TypeVar, cast, overload
 
 from treadle._sync import run_sync
 from treadle.agent._base import AgentBase, private_thread
@@ -30,6 +29,7 @@ from treadle.graph._answers import answers_below, raise_pause
 from treadle.graph._channel import Channel
 from treadle.graph._draw import mermaid
 from treadle.graph._interrupt import Interruption, interrupt_thread
+from treadle.graph._options import OnBusy, When, at_once, must_wait, named
 from treadle.graph._run import Run, Terminal, active_run
 from treadle.graph._stream import Watcher
 from treadle.graph._thread import OpenThread, load_state
@@ -38,10 +38,10 @@ from treadle.journal import Journal, open_store
 from treadle.journal._record import EndedRecord, InputRecord, Record
 from treadle.message import Msg, ToolResultBlock
 from treadle.model import ChatModel, ModelRequest, ModelResponse, Usage, resolve_model
+from treadle.model._base import close_model
 from treadle.tool import Context, Tool, Toolkit, ToolResult
 
 T = TypeVar("T")
-OnBusy: TypeAlias = Literal["error", "wait"]
 
 
 class ReActAgentBase(AgentBase):
@@ -278,15 +278,14 @@ class ReActAgentBase(AgentBase):
         message: str | Msg | None = None,
         *,
         thread: str | None = None,
-        when: Literal["checkpoint", "now"] = "checkpoint",
+        when: When = "checkpoint",
     ) -> Interruption:
         """Stop a running thread, in this or another process: before its next model call, or `now`.
 
         `message` becomes the agent's answer. Await what this returns to be sure that the wish was delivered.
         """
-        check_options(when=when)
         answer = None if message is None else last_word(message, self.name)
-        return interrupt_thread(self.journal, self._named(thread), answer, now=when == "now")
+        return interrupt_thread(self.journal, self._named(thread), answer, now=at_once(when))
 
     def watch(self, thread: str | None = None) -> AsyncIterator[Event]:
         """Watch a run that somebody else started in this process, without slowing it."""
@@ -316,9 +315,7 @@ class ReActAgentBase(AgentBase):
 
     async def close(self) -> None:
         """Close the agent's store, and the connections of its model."""
-        close: Any = getattr(self.model, "close", None)
-        if inspect.iscoroutinefunction(close):
-            await close()
+        await close_model(self.model)
         if self._store is not None:
             await self._store.close()
 
@@ -430,7 +427,7 @@ class ReActAgentBase(AgentBase):
     def _run(
         self, request: AgentRequest, thread: str | None, *, context: Any, variables: Any, on_busy: OnBusy, **more: Any
     ) -> Run:
-        check_options(context=context, variables=variables, on_busy=on_busy, limits=request.limits)
+        check_options(context=context, variables=variables, limits=request.limits)
         run = Run(
             react_plan(),
             self,
@@ -439,14 +436,14 @@ class ReActAgentBase(AgentBase):
             request=request,
             context=context,
             variables=variables,
-            wait=on_busy == "wait",
+            wait=must_wait(on_busy),
             **more,
         )
         return self._watched(run)
 
     def _named(self, thread: str | None) -> str:
         """The thread that is meant: the private one only where none is named."""
-        return self.thread if thread is None else thread
+        return self.thread if thread is None else named(thread)
 
     def _watched(self, run: Run) -> Run:
         """Let hooks see the run from its first event on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -22,6 +22,7 @@ from treadle.message import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from treadle.message._codec import dumps
 from treadle.message._msg import now
 from treadle.model import Delta, ModelRequest, ModelResponse, TextDelta, ThinkingDelta, ToolCallDelta, ToolSpec, Usage
+from treadle.model._base import close_stream
 from treadle.tool import Tool
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class Turn:
                 if emit is not None:
                     await emit(chunk(source=source, delta=item))
         finally:
-            await _close(stream)
+            await close_stream(stream)
         if response is None:
             raise MalformedResponseError(f"`{self.model.name}` ended its stream without a response.")
         response = self._checked = checked_response(response, self.model.name)
@@ -230,13 +231,6 @@ def _stored_limits(state: ThreadState) -> Limits | None:
     """The limits with which the turn began, where it goes on after a pause."""
     stored = state.values["limits"]
     return Limits(**stored) if stored else None
-
-
-async def _close(stream: AsyncIterator[Any]) -> None:
-    """Close a generator here and now, so that its clean-up does not run in some other task later."""
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()
 
 
 def as_deltas(response: ModelResponse) -> list[Delta]:

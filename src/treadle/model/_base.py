@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,15 +43,20 @@ async def closing_stream(
     try:
         yield stream
     finally:
-        close: Any = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
+        await close_stream(stream)
+
+
+async def close_stream(stream: AsyncIterator[Any]) -> None:
+    """Close a stream, if it is one that can be closed."""
+    close: Any = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
 
 
 async def close_model(model: ChatModel) -> None:
     """Close what a model keeps open, if it is one that does."""
     close: Any = getattr(model, "close", None)
-    if close is not None:
+    if inspect.iscoroutinefunction(close):
         await close()
 
 
